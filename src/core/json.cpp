@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/json.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace bathys {
+namespace {
+
+constexpr int kMaxDepth = 512;
+constexpr std::size_t kShownBytes = 60;
+
+// Builds the value and refuses a key that an open object already has, and nesting beyond kMaxDepth, while parsing: the
+// plain DOM parser would keep the last of two keys in silence and recurse without bound.
+class StrictBuilder : public nlohmann::json_sax<Json> {
+ public:
+  explicit StrictBuilder(Json& root) : dom_(root, false) {}
+
+  bool null() override { return dom_.null(); }
+  bool boolean(bool v) override { return dom_.boolean(v); }
+  bool number_integer(number_integer_t v) override { return dom_.number_integer(v); }
+  bool number_unsigned(number_unsigned_t v) override { return dom_.number_unsigned(v); }
+  bool number_float(number_float_t v, const string_t& s) override { return dom_.number_float(v, s); }
+  bool string(string_t& v) override { return dom_.string(v); }
+  bool binary(binary_t& v) override { return dom_.binary(v); }
+  bool start_object(std::size_t n) override {
+    if (!deeper()) return false;
+    keys_.emplace_back();
+    return dom_.start_object(n);
+  }
+  bool key(string_t& v) override {
+    if (!keys_.back().insert(v).second) {
+      cause_ = fmt::format("the key \"{}\" stands twice in one object", v.substr(0, kShownBytes));
+      return false;
+    }
+    return dom_.key(v);
+  }
+  bool end_object() override {
+    --depth_;
+    keys_.pop_back();
+    return dom_.end_object();
+  }
+  bool start_array(std::size_t n) override { return deeper() && dom_.start_array(n); }
+  bool end_array() override {
+    --depth_;
+    return dom_.end_array();
+  }
+  bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
+    if (cause_.empty()) {
+      const std::string_view text = e.what();
+      const std::size_t colon = text.find(": ", text.find("column"));
+      cause_ = fmt::format("not JSON at byte {}: {}", position,
+                           colon == std::string_view::npos ? text : text.substr(colon + 2));
+    }
+    return false;
+  }
+  [[nodiscard]] std::string cause() const { return cause_.empty() ? "not JSON" : cause_; }
+
+ private:
+  bool deeper() {
+    if (++depth_ <= kMaxDepth) return true;
+    cause_ = fmt::format("nested more than {} deep", kMaxDepth);
+    return false;
+  }
+
+  nlohmann::detail::json_sax_dom_parser<Json> dom_;
+  std::vector<std::set<std::string>> keys_;
+  int depth_ = 0;
+  std::string cause_;
+};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({substituted, row[j + 1] + 1, row[j] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kShownBytes) {
+    text.resize(kShownBytes);
+    text += "...";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<std::string> try_parse_json(std::string_view text, Json& out) {
+  out = Json();
+  StrictBuilder builder(out);
+  if (Json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
+  return builder.cause();
+}
+
+Json parse_json(std::string_view text, std::string_view what, ExitCode code) {
+  Json value;
+  if (const auto cause = try_parse_json(text, value)) fail(code, "{}: {}", what, *cause);
+  return value;
+}
+
+std::string nearest_name(std::string_view word, const std::vector<std::string>& names) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& name : names) {
+    const std::size_t distance = edit_distance(word, name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = name;
+    }
+  }
+  return best;
+}
+
+JsonObject::JsonObject(const Json& object, std::string path, ExitCode code)
+    : object_(&object), path_(std::move(path)), code_(code) {
+  require(object.is_object(), code_, "{} is {}, expected an object", path_, shown(object));
+}
+
+std::string JsonObject::full(std::string_view key) const {
+  // The outermost path is a file's name: "config.json: dim", below it "config.json: text_config.dim".
+  const bool outermost = path_.find(": ") == std::string::npos;
+  return fmt::format("{}{}{}", path_, outermost ? ": " : ".", key);
+}
+
+bool JsonObject::has(std::string_view key) const { return object_->contains(std::string(key)); }
+
+bool JsonObject::is_null(std::string_view key) const { return has(key) && object_->at(std::string(key)).is_null(); }
+
+const Json& JsonObject::member(std::string_view key, std::string_view expected) {
+  known_.emplace(key);
+  const auto found = object_->find(std::string(key));
+  require(found != object_->end(), code_, "{} is missing, expected {}", full(key), expected);
+  return *found;
+}
+
+void JsonObject::refuse(std::string_view key, std::string_view expected) const {
+  const auto found = object_->find(std::string(key));
+  fail(code_, "{} is {}, expected {}", full(key), found == object_->end() ? "missing" : shown(*found), expected);
+}
+
+std::int64_t JsonObject::integer(std::string_view key) {
+  const Json& value = member(key, "an integer");
+  if (!value.is_number_integer()) refuse(key, "an integer");
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX)) {
+    refuse(key, "an integer below 2^63");
+  }
+  return value.get<std::int64_t>();
+}
+
+double JsonObject::number(std::string_view key) {
+  const Json& value = member(key, "a number");
+  if (!value.is_number()) refuse(key, "a number");
+  return value.get<double>();
+}
+
+bool JsonObject::boolean(std::string_view key) {
+  const Json& value = member(key, "true or false");
+  if (!value.is_boolean()) refuse(key, "true or false");
+  return value.get<bool>();
+}
+
+std::string JsonObject::string(std::string_view key) {
+  const Json& value = member(key, "a string");
+  if (!value.is_string()) refuse(key, "a string");
+  return value.get<std::string>();
+}
+
+std::vector<std::int64_t> JsonObject::integers(std::string_view key) {
+  const Json& value = member(key, "a list of integers");
+  if (!value.is_array()) refuse(key, "a list of integers");
+  std::vector<std::int64_t> out;
+  out.reserve(value.size());
+  for (const Json& element : value) {
+    if (!element.is_number_integer() ||
+        (element.is_number_unsigned() && element.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX))) {
+      refuse(key, "a list of integers");
+    }
+    out.push_back(element.get<std::int64_t>());
+  }
+  return out;
+}
+
+std::vector<std::string> JsonObject::strings(std::string_view key) {
+  const Json& value = member(key, "a list of strings");
+  if (!value.is_array()) refuse(key, "a list of strings");
+  std::vector<std::string> out;
+  out.reserve(value.size());
+  for (const Json& element : value) {
+    if (!element.is_string()) refuse(key, "a list of strings");
+    out.push_back(element.get<std::string>());
+  }
+  return out;
+}
+
+JsonObject JsonObject::object(std::string_view key) {
+  const Json& value = member(key, "an object");
+  return JsonObject(value, full(key), code_);
+}
+
+const Json& JsonObject::any(std::string_view key) { return member(key, "a value"); }
+
+void JsonObject::ignore(std::string_view key) { known_.emplace(key); }
+
+std::int64_t JsonObject::integer_or(std::string_view key, std::int64_t fallback) {
+  ignore(key);
+  return has(key) ? integer(key) : fallback;
+}
+double JsonObject::number_or(std::string_view key, double fallback) {
+  ignore(key);
+  return has(key) ? number(key) : fallback;
+}
+bool JsonObject::boolean_or(std::string_view key, bool fallback) {
+  ignore(key);
+  return has(key) ? boolean(key) : fallback;
+}
+std::string JsonObject::string_or(std::string_view key, std::string fallback) {
+  ignore(key);
+  return has(key) ? string(key) : std::move(fallback);
+}
+std::vector<std::int64_t> JsonObject::integers_or(std::string_view key, std::vector<std::int64_t> fallback) {
+  ignore(key);
+  return has(key) ? integers(key) : std::move(fallback);
+}
+
+void JsonObject::finish() const {
+  for (const auto& [key, value] : object_->items()) {
+    if (known_.contains(key)) continue;
+    const std::string near = nearest_name(key, {known_.begin(), known_.end()});
+    fail(code_, "{} is unknown{}", full(key.substr(0, kShownBytes)),
+         near.empty() ? std::string() : fmt::format("; did you mean {}?", near));
+  }
+}
+
+}  // namespace bathys
