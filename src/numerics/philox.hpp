@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/device.hpp"
+#include "numerics/maths.hpp"
+
+// Counter-based noise: a draw depends on its key and counter alone, never on batch, shard, rank count or restart.
+namespace bathys::numerics {
+
+struct PhiloxBlock {
+  std::uint32_t word[4];
+};
+
+// Philox4x32-10.
+BATHYS_FUNCTION PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter.word[0];
+    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * counter.word[2];
+    counter = {{static_cast<std::uint32_t>(b >> 32) ^ counter.word[1] ^ key0, static_cast<std::uint32_t>(b),
+                static_cast<std::uint32_t>(a >> 32) ^ counter.word[3] ^ key1, static_cast<std::uint32_t>(a)}};
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+// Standard Gumbel noise from one 32-bit word: u = (x + 1/2) 2^-32, g = -log(-log u), in double; g lies in [-3.2, 22.9].
+BATHYS_FUNCTION double gumbel(std::uint32_t x) {
+  const double u = (static_cast<double>(x) + 0.5) * 0x1p-32;
+  return -log_double(-log_double(u));
+}
+
+// The noise of one vocabulary id.  Counter words: position (low, high), repeat, id div 4; the token's word is id mod 4 of the output.
+BATHYS_FUNCTION double gumbel_of(std::uint64_t key, std::int64_t position, std::int32_t repeat, std::int64_t id) {
+  const auto p = static_cast<std::uint64_t>(position);
+  const PhiloxBlock block =
+      philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32), static_cast<std::uint32_t>(repeat),
+                   static_cast<std::uint32_t>(id / 4)}},
+                 static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
+  return gumbel(block.word[id % 4]);
+}
+
+}  // namespace bathys::numerics
