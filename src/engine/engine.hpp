@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/job.hpp"
+#include "model/model.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace bathys::engine {
+
+struct EngineOptions {
+  std::int64_t row_budget = 512;   // rows of one step, prefill chunks and decode rows together
+  std::int64_t max_sequences = 64; // sequences alive at once
+  bool prefix_sharing = true;      // compute a job's common beginning once
+};
+
+struct EngineCounters {
+  std::int64_t steps = 0;
+  std::int64_t prefill_rows = 0, decode_rows = 0;
+  std::int64_t scored_tokens = 0, generated_tokens = 0;
+  double prefill_s = 0, decode_s = 0;  // steps that hold only decode rows count as decode
+};
+
+// Runs jobs on ragged steps.  Every rank of a replica holds an Engine and makes the same calls with the same jobs in the same order (the ranks
+// enter the same collectives); all ranks get the same results.
+class Engine {
+ public:
+  // `tokenizer` may be null when no job has stops; it must outlive the engine.
+  Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void submit(ScoreJob job);
+  void submit(GenerateJob job);
+
+  // Jobs submitted and not yet taken as finished.
+  [[nodiscard]] std::int64_t pending() const;
+  // Runs one step (at least one row); false when no submitted job has work left.
+  bool step();
+  // Results of jobs that ended since the last call, in the order they ended.
+  std::vector<JobResult> take_finished();
+  [[nodiscard]] const EngineCounters& counters() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bathys::engine
