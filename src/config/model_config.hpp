@@ -10,14 +10,15 @@
 namespace bathys::config {
 
 enum class ScoreFunction { softmax, sigmoid, sqrtsoftplus };
+[[nodiscard]] std::string_view score_function_name(ScoreFunction function);  // as in the configuration files
 
-// What a model is: every shape and constant of a DeepSeek-V4.1 checkpoint.  Field names are the keys of the reference program's
-// configuration ("inference form"); the Hugging Face form is mapped onto them.  Construct through read_model_config, which validates:
-// whoever holds a ModelConfig may rely on every relation listed at validate().
+// What a model is: every shape and constant of a DeepSeek-V4.1 checkpoint.  Field names are the keys of the reference
+// program's configuration ("inference form"); the Hugging Face form is mapped onto them.  Construct through
+// read_model_config, which validates: whoever holds a ModelConfig may rely on every relation listed at validate().
 struct ModelConfig {
   // formats
-  bool fp8 = true;          // dtype: "fp8" (E4M3 linears with 32x32 scales) or "bf16"
-  bool expert_fp4 = true;   // expert_dtype: "fp4" (routed experts E2M1 with 1x32 scales) or as `dtype`
+  bool fp8 = true;         // dtype: "fp8" (E4M3 linears with 32x32 scales) or "bf16"
+  bool expert_fp4 = true;  // expert_dtype: "fp4" (routed experts E2M1 with 1x32 scales) or as `dtype`
   // shape
   std::int64_t vocab_size = 129280;
   int dim = 1024;
@@ -98,6 +99,8 @@ struct ModelConfig {
   // run-time size
   std::int64_t max_position_embeddings = 4096;  // default of max_length; 4096 where only the inference form exists
 
+  bool operator==(const ModelConfig&) const = default;
+
   [[nodiscard]] bool vision_enabled() const { return vision_n_layers > 0; }
   [[nodiscard]] bool engram_enabled() const { return !engram_layer_ids.empty(); }
   [[nodiscard]] int n_all_layers() const { return n_layers + n_mtp_layers; }
@@ -106,28 +109,39 @@ struct ModelConfig {
   [[nodiscard]] int activated_experts(int layer) const;  // likewise
   [[nodiscard]] bool is_kv_source(int layer) const;
   [[nodiscard]] bool is_index_source(int layer) const;
-  // The nearest source at or below a layer with ratio > 0: whose compressed KV and keys (whose selection) the layer reads.
+  // The nearest source at or below a layer with ratio > 0: whose compressed KV and keys (whose selection) the layer
+  // reads; -1 if none.
   [[nodiscard]] int kv_source_of(int layer) const;
   [[nodiscard]] int index_source_of(int layer) const;
   // Number of a layer among engram_layer_ids, or -1.
   [[nodiscard]] int engram_index(int layer) const;
   // n-gram sizes 2..max times heads: the table rows fetched per token and Engram layer.
   [[nodiscard]] int engram_columns() const { return (engram_max_ngram_size - 1) * engram_n_heads; }
-  // The last KV source: from this layer on nothing is produced that later positions read, except each layer's own window KV; -1
-  // without sources.
+  // The last KV source: from this layer on nothing is produced that later positions read, except each layer's own
+  // window KV; -1 without sources.
   [[nodiscard]] int cone_layer() const { return kv_source_layers.empty() ? -1 : kv_source_layers.back(); }
 };
 
 // Reads either JSON form (told apart by text_config) strictly and validates.  `name` is the file's name for messages.
-//   throws Error(ExitCode::usage): unknown key, wrong type, impossible combination, with the key's path, what was found, what is allowed
+// Keys missing from the inference form have the defaults above; the Hugging Face form must have its keys, but for those
+// of a draft head where there are no draft stages.  Values of a feature that is off (YaRN, candidates, Engram, vision,
+// draft head) are checked like all others and then set to their defaults: they are no part of the model, and two
+// spellings of one model compare equal. The inference form also takes bos_token_id, eos_token_id, pad_token_id and
+// max_position_embeddings, which to_inference_json writes, and ignores the reference's run-time limits max_batch_size,
+// max_seq_len and temperature.
+//   throws Error(ExitCode::usage): unknown key, wrong type, impossible combination, with the key's path, what was
+//   found, what is allowed
 ModelConfig read_model_config(std::string_view json_text, std::string_view name);
 
-// Checks every relation between fields; the messages use the key names of the inference form.
+// Checks every relation between fields; the messages use the key names of the inference form.  A valid config has
+// positive sizes whose products (tensor elements, the whole model's bytes, cache rows) fit 63 bits, matrix sides below
+// 2^31, source lists that own every compressed layer, groups of 32 wherever something is quantized, and Engram tables
+// of the derived size.
 //   throws Error(ExitCode::usage)
 void validate(const ModelConfig& config, std::string_view name);
 
-// The whole config in the inference form, defaults included, keys in declaration order: the record that shards and reports carry.
-// Reading it back gives an equal config.
+// The whole config in the inference form, defaults included, keys in a fixed order: the record that shards and reports
+// carry. Reading it back gives an equal config.
 std::string to_inference_json(const ModelConfig& config);
 
 }  // namespace bathys::config
