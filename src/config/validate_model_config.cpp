@@ -32,7 +32,16 @@ constexpr std::int64_t kMaxEngramColumns = 4096;  // of all Engram layers togeth
 constexpr double kMaxElements = 0x1p58;           // 2^60 bytes at four bytes each
 constexpr int kGroup = 32;                        // inputs that share a scale
 
-std::string shown(const std::vector<int>& list) { return fmt::format("[{}]", fmt::join(list, ", ")); }
+// How a value is shown in a message.
+std::string shown(const std::vector<int>& list) {
+  std::string text;
+  for (const int value : list) text += (text.empty() ? "" : ", ") + fmt::to_string(value);
+  return "[" + text + "]";
+}
+template <class T>
+std::string shown(const T& value) {
+  return fmt::format("{}", value);
+}
 
 // Throws "<file>: <key> is <found>, expected <expected>".
 class Checker {
@@ -60,7 +69,7 @@ class Checker {
   void expect(bool holds, std::string_view key, const Found& found, fmt::format_string<Args...> expected,
               Args&&... args) const {
     if (holds) return;
-    fail(ExitCode::usage, "{}: {} is {}, expected {}", name_, key, found,
+    fail(ExitCode::usage, "{}: {} is {}, expected {}", name_, key, shown(found),
          fmt::format(expected, std::forward<Args>(args)...));
   }
   void in_range(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) const {
@@ -75,12 +84,12 @@ class Checker {
   }
   void ascending(std::string_view key, const std::vector<int>& list) const {
     const bool holds = std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end();
-    expect(holds, key, shown(list), "ascending layer numbers, none twice");
+    expect(holds, key, list, "ascending layer numbers, none twice");
   }
   void backbone_layers(std::string_view key, const std::vector<int>& list) const {
     ascending(key, list);
     const bool holds = list.empty() || (list.front() >= 0 && list.back() < c_.n_layers);
-    expect(holds, key, shown(list), "layers 0 to {}, the backbone's", c_.n_layers - 1);
+    expect(holds, key, list, "layers 0 to {}, the backbone's", c_.n_layers - 1);
   }
 
   void check_sizes() const {
@@ -155,20 +164,20 @@ class Checker {
     backbone_layers("kv_source_layers", c_.kv_source_layers);
     backbone_layers("index_source_layers", c_.index_source_layers);
     for (const int source : c_.kv_source_layers) {
-      expect(c_.ratio(source) > 0, "kv_source_layers", shown(c_.kv_source_layers),
+      expect(c_.ratio(source) > 0, "kv_source_layers", c_.kv_source_layers,
              "layers with a ratio above 0; layer {} has ratio 0 and owns no compressed KV", source);
-      expect(c_.is_index_source(source), "index_source_layers", shown(c_.index_source_layers),
+      expect(c_.is_index_source(source), "index_source_layers", c_.index_source_layers,
              "every KV source in it; a selection made before layer {} does not fit its groups", source);
     }
     for (const int source : c_.index_source_layers) {
-      expect(c_.ratio(source) > 0, "index_source_layers", shown(c_.index_source_layers),
+      expect(c_.ratio(source) > 0, "index_source_layers", c_.index_source_layers,
              "layers with a ratio above 0; layer {} has ratio 0 and selects nothing", source);
     }
     for (int layer = 0; layer < c_.n_layers; ++layer) {
       if (c_.ratio(layer) == 0) continue;
       const int source = c_.kv_source_of(layer);
-      expect(source >= 0, "kv_source_layers", shown(c_.kv_source_layers),
-             "a source at or below layer {}, which has ratio {}", layer, c_.ratio(layer));
+      expect(source >= 0, "kv_source_layers", c_.kv_source_layers, "a source at or below layer {}, which has ratio {}",
+             layer, c_.ratio(layer));
       expect(c_.ratio(source) == c_.ratio(layer), fmt::format("compress_ratios[{}]", layer), c_.ratio(layer),
              "{}, the ratio of KV source {}, which it reads", c_.ratio(source), source);
     }
@@ -185,8 +194,7 @@ class Checker {
   void check_candidates() const {
     const int source = c_.candidate_source_layer;
     if (source < 0) return;
-    expect(c_.is_index_source(source), "candidate_source_layer", source,
-           "one of index_source_layers {}, or -1 for none", c_.index_source_layers);
+    expect(c_.is_index_source(source), "candidate_source_layer", source, "one of index_source_layers, or -1 for none");
     size("candidate_topk_blocks", c_.candidate_topk_blocks);
     size("candidate_block_size", c_.candidate_block_size);
     product("candidate_topk_blocks * candidate_block_size", c_.candidate_topk_blocks, c_.candidate_block_size);
@@ -231,7 +239,7 @@ class Checker {
 
   void check_draft() const {
     in_range("dspark_block_size", c_.dspark_block_size, 1, 4096);
-    expect(!c_.dspark_target_layer_ids.empty(), "dspark_target_layer_ids", shown(c_.dspark_target_layer_ids),
+    expect(!c_.dspark_target_layer_ids.empty(), "dspark_target_layer_ids", c_.dspark_target_layer_ids,
            "at least one layer, because n_mtp_layers is {}; a model without draft head has n_mtp_layers 0",
            c_.n_mtp_layers);
     backbone_layers("dspark_target_layer_ids", c_.dspark_target_layer_ids);
