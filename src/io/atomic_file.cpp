@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/atomic_file.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
+#include "core/error.hpp"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.hpp"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 namespace bathys::io {
 namespace {
@@ -41,7 +41,8 @@ void fail_write(int error, const std::string& path, std::string_view action) {
     case ENOSPC:
     case EDQUOT:
     case EFBIG:
-      fail(ExitCode::stopped, "{}: cannot be {}: {}; make room and run the same command again", path, action, errno_text(error));
+      fail(ExitCode::stopped, "{}: cannot be {}: {}; make room and run the same command again", path, action,
+           errno_text(error));
     case EACCES:
     case EPERM:
     case EROFS:
@@ -52,7 +53,8 @@ void fail_write(int error, const std::string& path, std::string_view action) {
     case ELOOP:
     case EEXIST:
     case ENOTEMPTY:
-      fail(ExitCode::usage, "{}: cannot be {}: {}; choose a place that can be written", path, action, errno_text(error));
+      fail(ExitCode::usage, "{}: cannot be {}: {}; choose a place that can be written", path, action,
+           errno_text(error));
     default:
       fail(ExitCode::internal, "{}: cannot be {}: {}", path, action, errno_text(error));
   }
@@ -71,7 +73,8 @@ void write_all(int fd, std::span<const std::byte> bytes, const std::string& path
 
 void write_all_at(int fd, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path) {
   while (!bytes.empty()) {
-    const ssize_t n = ::pwrite(fd, bytes.data(), std::min<std::size_t>(bytes.size(), kMaxIoBytes), static_cast<off_t>(offset));
+    const ssize_t n =
+        ::pwrite(fd, bytes.data(), std::min<std::size_t>(bytes.size(), kMaxIoBytes), static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail_write(n < 0 ? errno : ENOSPC, path, "written");
     bytes = bytes.subspan(static_cast<std::size_t>(n));
@@ -96,11 +99,14 @@ void make_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) fail_write(error.value(), path, "created");
-  require(std::filesystem::is_directory(path, error), ExitCode::usage, "{} is not a folder; choose another output folder", path);
+  require(std::filesystem::is_directory(path, error), ExitCode::usage,
+          "{} is not a folder; choose another output folder", path);
 }
 
 AtomicFile::AtomicFile(std::string path)
-    : path_(std::move(path)), partial_(partial_name(path_)), fd_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)) {}
+    : path_(std::move(path)),
+      partial_(partial_name(path_)),
+      fd_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)) {}
 
 AtomicFile::~AtomicFile() {
   if (!committed_) ::unlink(partial_.c_str());
@@ -132,6 +138,11 @@ FolderLock::FolderLock(const std::string& folder) {
   }
   const std::string pid = std::to_string(::getpid());
   if (::ftruncate(fd_.get(), 0) == 0) write_all_at(fd_.get(), 0, std::as_bytes(std::span(pid)), path);
+}
+
+FolderLock::~FolderLock() {
+  // The file stays (removing it would race with the next holder), but says nothing: equal runs leave equal folders.
+  [[maybe_unused]] const int emptied = ::ftruncate(fd_.get(), 0);
 }
 
 }  // namespace bathys::io

@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "io/file.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "io/file.hpp"
-
 namespace bathys::io {
 
-// Throws for a failed write, creation or rename: Error(stopped) when the disk, quota or file-size limit is full (run the same command
-// again), Error(usage) when the place cannot be written, else Error(internal).
+// Throws for a failed write, creation or rename: Error(stopped) when the disk, quota or file-size limit is full (run
+// the same command again), Error(usage) when the place cannot be written, else Error(internal).
 [[noreturn]] void fail_write(int error, const std::string& path, std::string_view action);
 
-// The name under which an output is written until it is whole.  One fixed name in the same folder: a rerun overwrites what a killed run
-// left, and rename(2) stays inside one file system.
+// The name under which an output is written until it is whole.  One fixed name in the same folder: a rerun overwrites
+// what a killed run left, and rename(2) stays inside one file system.
 std::string partial_name(const std::string& path);
 
 // Writes all bytes at the descriptor's position, or at `offset`.  throws as fail_write
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path);
 void write_all_at(int fd, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
-// Makes a finished partial file durable and gives it its name: fsync of the file, rename, fsync of the folder.  throws as fail_write
+// Makes a finished partial file durable and gives it its name: fsync of the file, rename, fsync of the folder.  throws
+// as fail_write
 void publish(const std::string& partial, const std::string& path);
 
 // Creates a folder and those above it.  throws Error(usage) when that is not possible
 void make_folder(const std::string& path);
 
-// A file that exists under its name either whole or not at all.  Written under partial_name; a file that was not committed is removed.
+// A file that exists under its name either whole or not at all.  Written under partial_name; a file that was not
+// committed is removed.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -56,6 +58,9 @@ void write_file(const std::string& path, std::string_view text);
 class FolderLock {
  public:
   explicit FolderLock(const std::string& folder);
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock();
 
  private:
   Descriptor fd_;

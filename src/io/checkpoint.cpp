@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/checkpoint.hpp"
 
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "io/strict_sax.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -8,10 +12,6 @@
 #include <set>
 #include <system_error>
 #include <utility>
-
-#include "core/error.hpp"
-#include "core/log.hpp"
-#include "io/strict_sax.hpp"
 
 namespace bathys::io {
 namespace {
@@ -58,7 +58,8 @@ class IndexReader final : public StrictSax {
       has_map = has_map || !other_;
       return true;
     }
-    return weight_map.emplace(name, std::string()).second || refuse_as(fmt::format("weight_map names tensor {} twice", name));
+    return weight_map.emplace(name, std::string()).second ||
+           refuse_as(fmt::format("weight_map names tensor {} twice", name));
   }
   bool string(string_t& value) override {
     if (other_ && level_ >= 1) return true;
@@ -72,8 +73,12 @@ class IndexReader final : public StrictSax {
   }
   bool null() override { return (other_ && level_ >= 1) || refuse("null"); }
   bool boolean(bool /*v*/) override { return (other_ && level_ >= 1) || refuse("a boolean"); }
-  bool number_integer(number_integer_t v) override { return (other_ && level_ >= 1) || refuse(fmt::format("the number {}", v)); }
-  bool number_float(number_float_t v, const string_t& text) override { return (other_ && level_ >= 1) || StrictSax::number_float(v, text); }
+  bool number_integer(number_integer_t v) override {
+    return (other_ && level_ >= 1) || refuse(fmt::format("the number {}", v));
+  }
+  bool number_float(number_float_t v, const string_t& text) override {
+    return (other_ && level_ >= 1) || StrictSax::number_float(v, text);
+  }
 
  private:
   [[nodiscard]] std::string place() const override {
@@ -90,8 +95,9 @@ class IndexReader final : public StrictSax {
 
 // A name that stays inside the folder whatever it is joined to.
 bool is_plain_file_name(const std::string& name) {
-  return name.size() > kSuffix.size() && std::string_view(name).ends_with(kSuffix) && name.find('/') == std::string::npos &&
-         name.find('\\') == std::string::npos && name.find('\0') == std::string::npos && name.front() != '.';
+  return name.size() > kSuffix.size() && std::string_view(name).ends_with(kSuffix) &&
+         name.find('/') == std::string::npos && name.find('\\') == std::string::npos &&
+         name.find('\0') == std::string::npos && name.front() != '.';
 }
 
 std::vector<std::string> safetensors_names(const std::string& folder) {
@@ -123,8 +129,8 @@ Checkpoint::Checkpoint(const std::string& folder) : folder_(folder) {
 void Checkpoint::add(std::unique_ptr<SafetensorsFile> file) {
   for (const TensorInfo& tensor : file->tensors()) {
     const auto [place, added] = tensors_.try_emplace(tensor.name, TensorPlace{file.get(), &tensor});
-    require(added, ExitCode::bad_input, "{}: tensor {} stands in {} too; remove the file that does not belong", file->path(), tensor.name,
-            place->second.file->path());
+    require(added, ExitCode::bad_input, "{}: tensor {} stands in {} too; remove the file that does not belong",
+            file->path(), tensor.name, place->second.file->path());
   }
   files_.push_back(std::move(file));
 }
@@ -143,7 +149,8 @@ void Checkpoint::open_by_index(const std::string& index_path) {
   std::map<std::string, std::string> first_tensor;  // file -> one tensor of it, for messages
   for (const auto& [tensor, file] : index.weight_map) {
     require(is_plain_file_name(file), ExitCode::bad_input,
-            "{}: tensor {} is said to be in \"{}\", expected the plain name of a .safetensors file in this folder", index_path, tensor, file);
+            "{}: tensor {} is said to be in \"{}\", expected the plain name of a .safetensors file in this folder",
+            index_path, tensor, file);
     first_tensor.emplace(file, tensor);
   }
   // All entries are known to be plain names before the first file is opened.
@@ -151,19 +158,20 @@ void Checkpoint::open_by_index(const std::string& index_path) {
   std::uint64_t payload = 0;
   for (const auto& [name, place] : tensors_) {
     const auto listed = index.weight_map.find(name);
-    require(listed != index.weight_map.end(), ExitCode::bad_input, "{}: holds tensor {}, which {} does not list", place.file->path(), name,
-            index_path);
-    require(listed->second == file_name(place.file->path()), ExitCode::bad_input, "{}: tensor {} is in {}, not in {}", index_path, name,
-            file_name(place.file->path()), listed->second);
+    require(listed != index.weight_map.end(), ExitCode::bad_input, "{}: holds tensor {}, which {} does not list",
+            place.file->path(), name, index_path);
+    require(listed->second == file_name(place.file->path()), ExitCode::bad_input, "{}: tensor {} is in {}, not in {}",
+            index_path, name, file_name(place.file->path()), listed->second);
     payload += place.tensor->bytes;
   }
   for (const auto& [name, file] : index.weight_map) {
-    require(tensors_.contains(name), ExitCode::bad_input, "{}: tensor {} is said to be in {}, which does not hold it", index_path, name,
-            file);
+    require(tensors_.contains(name), ExitCode::bad_input, "{}: tensor {} is said to be in {}, which does not hold it",
+            index_path, name, file);
   }
   if (index.total_size && *index.total_size != payload) {
-    log::warn("convert", "file={} total_size={} payload_bytes={} note=\"the index's total_size is wrong; it is not used\"", index_path,
-              *index.total_size, payload);
+    log::warn("convert",
+              "file={} total_size={} payload_bytes={} note=\"the index's total_size is wrong; it is not used\"",
+              index_path, *index.total_size, payload);
   }
   for (const std::string& name : safetensors_names(folder_)) {
     if (!first_tensor.contains(name)) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "io/safetensors.hpp"
+
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "io/safetensors.hpp"
 
 namespace bathys::io {
 
@@ -18,8 +18,10 @@ struct TensorPlace {
 };
 
 // The safetensors files of a checkpoint folder, as one set of tensors.
-//   * With `model.safetensors.index.json` its weight_map says which files belong: plain file names inside the folder (symbolic links may lead
-//     elsewhere).  Every tensor must stand in the file the map names, and no listed file may hold a tensor the map lacks.  Other
+//   * With `model.safetensors.index.json` its weight_map says which files belong: plain file names inside the folder
+//   (symbolic links may lead
+//     elsewhere).  Every tensor must stand in the file the map names, and no listed file may hold a tensor the map
+//     lacks.  Other
 //     *.safetensors files of the folder are ignored, each with a warning.
 //   * Without it all *.safetensors files belong, and a name that two of them hold is refused.
 //   throws Error(bad_input) naming file and tensor

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/file.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "core/error.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -12,7 +10,9 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.hpp"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace bathys::io {
 namespace {
@@ -75,7 +75,8 @@ ReadFile::ReadFile(std::string path) : path_(std::move(path)) {
   require(fd_.open(), ExitCode::bad_input, "{}: cannot be opened: {}", path_, errno_text(errno));
   struct stat status {};
   require(::fstat(fd_.get(), &status) == 0, ExitCode::bad_input, "{}: {}", path_, errno_text(errno));
-  require(S_ISREG(status.st_mode), ExitCode::bad_input, "{} is {}, expected a regular file", path_, kind_of(status.st_mode));
+  require(S_ISREG(status.st_mode), ExitCode::bad_input, "{} is {}, expected a regular file", path_,
+          kind_of(status.st_mode));
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -85,9 +86,10 @@ void ReadFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
     const std::size_t count = std::min<std::size_t>(out.size() - done, kMaxIoBytes);
     const ssize_t got = ::pread(fd_.get(), out.data() + done, count, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
-    require(got >= 0, ExitCode::bad_input, "{}: cannot be read at byte {}: {}", path_, offset + done, errno_text(errno));
-    require(got > 0, ExitCode::bad_input, "{}: ends at byte {}, expected bytes up to {}: the file is truncated", path_, offset + done,
-            offset + out.size());
+    require(got >= 0, ExitCode::bad_input, "{}: cannot be read at byte {}: {}", path_, offset + done,
+            errno_text(errno));
+    require(got > 0, ExitCode::bad_input, "{}: ends at byte {}, expected bytes up to {}: the file is truncated", path_,
+            offset + done, offset + out.size());
     done += static_cast<std::size_t>(got);
   }
 }
@@ -102,7 +104,8 @@ void ReadFile::done_with(std::uint64_t offset, std::uint64_t bytes) const {
 
 std::string read_small_file(const std::string& path, std::uint64_t limit) {
   const ReadFile file(path);
-  require(file.size() <= limit, ExitCode::bad_input, "{}: has {} bytes, at most {} are expected here", path, file.size(), limit);
+  require(file.size() <= limit, ExitCode::bad_input, "{}: has {} bytes, at most {} are expected here", path,
+          file.size(), limit);
   std::string text(static_cast<std::size_t>(file.size()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   return text;
@@ -124,7 +127,8 @@ std::string describe_non_file(std::string_view head, std::uint64_t file_bytes) {
   if (file_bytes == 0) return "an empty file";
   if (head.starts_with("version https://git-lfs")) return "a Git LFS pointer, not the file itself; run `git lfs pull`";
   const std::size_t first = head.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && head[first] == '<') return "an HTML or XML page, not the file itself; download it again";
+  if (first != std::string_view::npos && head[first] == '<')
+    return "an HTML or XML page, not the file itself; download it again";
   if (head.find_first_not_of('\0') == std::string_view::npos) return "zeros from its first byte on; download it again";
   return {};
 }

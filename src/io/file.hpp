@@ -76,8 +76,8 @@ std::string read_small_file(const std::string& path, std::uint64_t limit = std::
 // Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  throws Error(bad_input)
 std::string read_stream(const std::string& path);
 
-// What `head`, the first bytes of a file of `file_bytes` bytes, is when it is no data at all: "a Git LFS pointer, not the file itself; run
-// git lfs pull", an HTML page, an empty file, all zeros; empty when it looks like none of these.
+// What `head`, the first bytes of a file of `file_bytes` bytes, is when it is no data at all: "a Git LFS pointer, not
+// the file itself; run git lfs pull", an HTML page, an empty file, all zeros; empty when it looks like none of these.
 std::string describe_non_file(std::string_view head, std::uint64_t file_bytes);
 
 // The text of an errno value.

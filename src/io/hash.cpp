@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/hash.hpp"
 
-#include <openssl/evp.h>
-#include <xxhash.h>
+#include "core/error.hpp"
 
 #include <array>
 
-#include "core/error.hpp"
+#include <openssl/evp.h>
+#include <xxhash.h>
 
 namespace bathys::io {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/hdf5.hpp"
 
-#include <algorithm>
-#include <array>
-#include <charconv>
-
 #include "core/error.hpp"
 #include "io/atomic_file.hpp"
 #include "io/file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
 
 namespace bathys::io::h5 {
 namespace {
@@ -33,10 +33,14 @@ int errno_in(std::string_view text) {
 
 hid_t file_type(Type type) {
   switch (type) {
-    case Type::u8: return H5T_STD_U8LE;
-    case Type::u16: return H5T_STD_U16LE;
-    case Type::i32: return H5T_STD_I32LE;
-    case Type::f32: return H5T_IEEE_F32LE;
+    case Type::u8:
+      return H5T_STD_U8LE;
+    case Type::u16:
+      return H5T_STD_U16LE;
+    case Type::i32:
+      return H5T_STD_I32LE;
+    case Type::f32:
+      return H5T_IEEE_F32LE;
   }
   fail(ExitCode::internal, "unknown HDF5 type");
 }
@@ -52,7 +56,8 @@ Handle<H5Pclose> access_properties(Mode mode, Alignment alignment) {
   Handle<H5Pclose> properties(H5Pcreate(H5P_FILE_ACCESS));
   H5Pset_fclose_degree(properties.get(), H5F_CLOSE_STRONG);  // a forgotten object must not keep the file open
 #if H5_VERSION_GE(1, 10, 2)
-  H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18, H5F_LIBVER_V18);  // compact, checksummed metadata; read by every HDF5 since 2008
+  H5Pset_libver_bounds(properties.get(), H5F_LIBVER_V18,
+                       H5F_LIBVER_V18);  // compact, checksummed metadata; read by every HDF5 since 2008
 #endif
   H5Pset_alignment(properties.get(), alignment.threshold, alignment.alignment);
   H5Pset_small_data_block_size(properties.get(), 0);  // else small data shares a block and is not aligned
@@ -71,10 +76,13 @@ Handle<H5Sclose> simple_space(const std::vector<std::int64_t>& shape) {
 
 std::size_t type_bytes(Type type) {
   switch (type) {
-    case Type::u8: return 1;
-    case Type::u16: return 2;
+    case Type::u8:
+      return 1;
+    case Type::u16:
+      return 2;
     case Type::i32:
-    case Type::f32: return 4;
+    case Type::f32:
+      return 4;
   }
   return 0;
 }
@@ -105,7 +113,8 @@ File File::create(const std::string& path, Alignment alignment) {
   const Handle<H5Pclose> creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
   const auto access = access_properties(Mode::modify, alignment);
-  file.file_ = Handle<H5Fclose>(file.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "created"));
+  file.file_ =
+      Handle<H5Fclose>(file.check(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), "created"));
   return file;
 }
 
@@ -135,7 +144,8 @@ bool File::has(const std::string& name) const {
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
     if (H5Lexists(file_.get(), name.substr(0, slash).c_str(), H5P_DEFAULT) <= 0) return false;
   }
-  return H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) > 0 && H5Oexists_by_name(file_.get(), name.c_str(), H5P_DEFAULT) > 0;
+  return H5Lexists(file_.get(), name.c_str(), H5P_DEFAULT) > 0 &&
+         H5Oexists_by_name(file_.get(), name.c_str(), H5P_DEFAULT) > 0;
 }
 
 std::vector<std::string> File::members(const std::string& group) const {
@@ -155,18 +165,18 @@ Handle<H5Oclose> File::open_object(const std::string& name) const {
 }
 
 Handle<H5Dclose> File::open_dataset(const std::string& name) const {
-  require(has(name), mode_ == Mode::read ? ExitCode::bad_input : ExitCode::internal, "{}: has no dataset {}", path_, name);
+  require(has(name), mode_ == Mode::read ? ExitCode::bad_input : ExitCode::internal, "{}: has no dataset {}", path_,
+          name);
   return Handle<H5Dclose>(check(H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT), "opened", name));
 }
 
-bool File::is_dataset(const std::string& name) const {
-  return H5Iget_type(open_object(name).get()) == H5I_DATASET;
-}
+bool File::is_dataset(const std::string& name) const { return H5Iget_type(open_object(name).get()) == H5I_DATASET; }
 
 void File::create_group(const std::string& name) {
   const Handle<H5Pclose> creation(H5Pcreate(H5P_GROUP_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
-  const Handle<H5Gclose> group(check(H5Gcreate2(file_.get(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), "created", name));
+  const Handle<H5Gclose> group(
+      check(H5Gcreate2(file_.get(), name.c_str(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), "created", name));
 }
 
 void File::create_dataset(const std::string& name, Type type, const std::vector<std::int64_t>& shape) {
@@ -177,14 +187,16 @@ void File::create_dataset(const std::string& name, Type type, const std::vector<
   H5Pset_obj_track_times(creation.get(), false);
   const auto space = simple_space(shape);
   const Handle<H5Dclose> dataset(check(
-      H5Dcreate2(file_.get(), name.c_str(), file_type(type), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT), "created", name));
+      H5Dcreate2(file_.get(), name.c_str(), file_type(type), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+      "created", name));
 }
 
 void File::write(const std::string& name, Type type, std::span<const std::byte> bytes) {
   const DatasetInfo dataset = info(name);
-  require(dataset.bytes == bytes.size() && dataset.type == type, ExitCode::internal, "{}: {}: {} bytes given, it has {}", path_, name,
-          bytes.size(), dataset.bytes);
-  check(H5Dwrite(open_dataset(name).get(), file_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "written", name);
+  require(dataset.bytes == bytes.size() && dataset.type == type, ExitCode::internal,
+          "{}: {}: {} bytes given, it has {}", path_, name, bytes.size(), dataset.bytes);
+  check(H5Dwrite(open_dataset(name).get(), file_type(type), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "written",
+        name);
 }
 
 DatasetInfo File::info(const std::string& name) const {
@@ -194,16 +206,18 @@ DatasetInfo File::info(const std::string& name) const {
   const Handle<H5Pclose> creation(check(H5Dget_create_plist(dataset.get()), "read", name));
   DatasetInfo info;
   const auto known = known_type(type.get());
-  require(known.has_value(), ExitCode::bad_input, "{}: {} has an element type that no shard has; rerun bathys convert", path_, name);
+  require(known.has_value(), ExitCode::bad_input, "{}: {} has an element type that no shard has; rerun bathys convert",
+          path_, name);
   info.type = *known;
-  require(H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0, ExitCode::bad_input,
-          "{}: {} is not stored contiguously; rerun bathys convert", path_, name);
+  require(H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0,
+          ExitCode::bad_input, "{}: {} is not stored contiguously; rerun bathys convert", path_, name);
   std::vector<hsize_t> extents(static_cast<std::size_t>(check(H5Sget_simple_extent_ndims(space.get()), "read", name)));
   check(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), "read", name);
   info.bytes = type_bytes(info.type);
   for (const hsize_t extent : extents) {
-    require(!__builtin_mul_overflow(info.bytes, extent, &info.bytes) && info.bytes <= static_cast<std::uint64_t>(INT64_MAX),
-            ExitCode::bad_input, "{}: {} has an impossible shape", path_, name);
+    require(
+        !__builtin_mul_overflow(info.bytes, extent, &info.bytes) && info.bytes <= static_cast<std::uint64_t>(INT64_MAX),
+        ExitCode::bad_input, "{}: {} has an impossible shape", path_, name);
     info.shape.push_back(static_cast<std::int64_t>(extent));
   }
   const haddr_t offset = H5Dget_offset(dataset.get());
@@ -214,10 +228,13 @@ DatasetInfo File::info(const std::string& name) const {
 
 std::vector<std::byte> File::read(const std::string& name, std::uint64_t limit) const {
   const DatasetInfo dataset = info(name);
-  require(dataset.bytes <= limit, ExitCode::bad_input, "{}: {} has {} bytes, at most {} are expected", path_, name, dataset.bytes, limit);
-  require(dataset.offset || dataset.bytes == 0, ExitCode::bad_input, "{}: {} has no data: it was created but never written", path_, name);
+  require(dataset.bytes <= limit, ExitCode::bad_input, "{}: {} has {} bytes, at most {} are expected", path_, name,
+          dataset.bytes, limit);
+  require(dataset.offset || dataset.bytes == 0, ExitCode::bad_input,
+          "{}: {} has no data: it was created but never written", path_, name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(dataset.bytes));
-  check(H5Dread(open_dataset(name).get(), file_type(dataset.type), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "read", name);
+  check(H5Dread(open_dataset(name).get(), file_type(dataset.type), H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()), "read",
+        name);
   return bytes;
 }
 
@@ -227,7 +244,8 @@ std::string File::read_text(const std::string& name, std::uint64_t limit) const 
 }
 
 void File::set_attribute(const std::string& object, const std::string& name, std::string_view text) {
-  require(text.size() <= kMaxAttributeBytes, ExitCode::internal, "{}: attribute {} of {} bytes; use a dataset", path_, name, text.size());
+  require(text.size() <= kMaxAttributeBytes, ExitCode::internal, "{}: attribute {} of {} bytes; use a dataset", path_,
+          name, text.size());
   if (text.empty()) return;  // a text of fixed length 0 does not exist
   const Handle<H5Tclose> type(H5Tcopy(H5T_C_S1));
   H5Tset_size(type.get(), text.size());
@@ -243,8 +261,8 @@ void File::set_attribute(const std::string& object, const std::string& name, std
 void File::set_attribute(const std::string& object, const std::string& name, const std::vector<std::int64_t>& values) {
   const auto space = simple_space({static_cast<std::int64_t>(values.size())});
   const auto owner = open_object(object);
-  const Handle<H5Aclose> attribute(
-      check(H5Acreate2(owner.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), "created", name));
+  const Handle<H5Aclose> attribute(check(
+      H5Acreate2(owner.get(), name.c_str(), H5T_STD_I64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), "created", name));
   check(H5Awrite(attribute.get(), H5T_NATIVE_INT64, values.data()), "written", name);
 }
 
@@ -260,14 +278,17 @@ std::optional<std::string> File::text_attribute(const std::string& object, const
   return text;
 }
 
-std::optional<std::vector<std::int64_t>> File::integers_attribute(const std::string& object, const std::string& name) const {
+std::optional<std::vector<std::int64_t>> File::integers_attribute(const std::string& object,
+                                                                  const std::string& name) const {
   const auto owner = open_object(object);
   if (check(H5Aexists(owner.get(), name.c_str()), "read", name) == 0) return std::nullopt;
   const Handle<H5Aclose> attribute(check(H5Aopen(owner.get(), name.c_str(), H5P_DEFAULT), "opened", name));
   const Handle<H5Tclose> type(check(H5Aget_type(attribute.get()), "read", name));
   const Handle<H5Sclose> space(check(H5Aget_space(attribute.get()), "read", name));
-  require(H5Tget_class(type.get()) == H5T_INTEGER, ExitCode::bad_input, "{}: attribute {} of {} is not of integers", path_, name, object);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(check(H5Sget_simple_extent_npoints(space.get()), "read", name)));
+  require(H5Tget_class(type.get()) == H5T_INTEGER, ExitCode::bad_input, "{}: attribute {} of {} is not of integers",
+          path_, name, object);
+  std::vector<std::int64_t> values(
+      static_cast<std::size_t>(check(H5Sget_simple_extent_npoints(space.get()), "read", name)));
   check(H5Aread(attribute.get(), H5T_NATIVE_INT64, values.data()), "read", name);
   return values;
 }

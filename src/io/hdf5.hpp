@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <hdf5.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,7 +10,10 @@
 #include <utility>
 #include <vector>
 
-// HDF5 files with owned ids and HDF5's own words in every error.  The library is not thread safe: one thread per process calls it.
+#include <hdf5.h>
+
+// HDF5 files with owned ids and HDF5's own words in every error.  The library is not thread safe: one thread per
+// process calls it.
 namespace bathys::io::h5 {
 
 // Owns one HDF5 id.
@@ -56,7 +57,8 @@ struct Alignment {
 
 enum class Mode { read, modify };
 
-// Errors of all members: Error naming the file, the object and HDF5's text; bad_input while reading, as io::fail_write while writing.
+// Errors of all members: Error naming the file, the object and HDF5's text; bad_input while reading, as io::fail_write
+// while writing.
 class File {
  public:
   // Creates or truncates.  The file's bytes depend on the calls made alone: no times are stored.
@@ -88,7 +90,8 @@ class File {
   void set_attribute(const std::string& object, const std::string& name, const std::vector<std::int64_t>& values);
   // Nothing when there is no such attribute; throws when it has another type.
   [[nodiscard]] std::optional<std::string> text_attribute(const std::string& object, const std::string& name) const;
-  [[nodiscard]] std::optional<std::vector<std::int64_t>> integers_attribute(const std::string& object, const std::string& name) const;
+  [[nodiscard]] std::optional<std::vector<std::int64_t>> integers_attribute(const std::string& object,
+                                                                            const std::string& name) const;
 
  private:
   File(std::string path, Mode mode) : path_(std::move(path)), mode_(mode) {}

@@ -15,7 +15,8 @@ struct Line {
 
 // Cuts a text into lines, as JSON Lines means it.
 //   * A line ends at "\n" and nowhere else: U+2028, U+2029, U+0085, vertical tab and form feed are content.
-//   * A "\r" before the "\n" stays part of the line's bytes (JSON counts it as white space, hashes of the line cover it).
+//   * A "\r" before the "\n" stays part of the line's bytes (JSON counts it as white space, hashes of the line cover
+//   it).
 //   * A last line without "\n" counts; after a final "\n" there is no further, empty line.
 //   * A UTF-8 byte order mark at the start of the text belongs to no line.
 // The text must outlive the reader and its lines: hold it in memory once (read_stream), so that a pipe can be read.

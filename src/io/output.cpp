@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/output.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "core/error.hpp"
+#include "io/atomic_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <span>
 
-#include "core/error.hpp"
-#include "io/atomic_file.hpp"
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace bathys::io {
 namespace {

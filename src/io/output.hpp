@@ -9,8 +9,9 @@
 
 namespace bathys::io {
 
-// Standard output for commands whose product is text.  Every byte is checked: a full disk or closed descriptor ends in an Error, never
-// in a command that lost its output and returned 0.  A reader that went away (`| head`) ends the process quietly by SIGPIPE.
+// Standard output for commands whose product is text.  Every byte is checked: a full disk or closed descriptor ends in
+// an Error, never in a command that lost its output and returned 0.  A reader that went away (`| head`) ends the
+// process quietly by SIGPIPE.
 //   throws as fail_write (atomic_file.hpp); a descriptor that is closed is Error(usage)
 class Output {
  public:
@@ -33,8 +34,9 @@ class Output {
   std::string buffer_;
 };
 
-// Once at the start of main: gives closed descriptors 0 to 2 a place that refuses use, so that no journal or shard can get such a number and
-// receive messages; and ignores SIGXFSZ, so that a file-size limit is an error with a cause line (exit code 75) instead of a death.
+// Once at the start of main: gives closed descriptors 0 to 2 a place that refuses use, so that no journal or shard can
+// get such a number and receive messages; and ignores SIGXFSZ, so that a file-size limit is an error with a cause line
+// (exit code 75) instead of a death.
 void guard_standard_descriptors();
 
 }  // namespace bathys::io

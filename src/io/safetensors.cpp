@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/safetensors.hpp"
 
+#include "core/error.hpp"
+#include "io/hash.hpp"
+#include "io/strict_sax.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
 #include <unordered_set>
-
-#include "core/error.hpp"
-#include "io/hash.hpp"
-#include "io/strict_sax.hpp"
 
 namespace bathys::io {
 namespace {
@@ -26,10 +26,11 @@ struct DtypeSize {
   int bits;
 };
 constexpr std::array kDtypes = {
-    DtypeSize{"BOOL", 8},    DtypeSize{"U8", 8},    DtypeSize{"I8", 8},    DtypeSize{"F8_E5M2", 8}, DtypeSize{"F8_E4M3", 8},
-    DtypeSize{"F8_E8M0", 8}, DtypeSize{"I16", 16},  DtypeSize{"U16", 16},  DtypeSize{"F16", 16},    DtypeSize{"BF16", 16},
-    DtypeSize{"I32", 32},    DtypeSize{"U32", 32},  DtypeSize{"F32", 32},  DtypeSize{"I64", 64},    DtypeSize{"U64", 64},
-    DtypeSize{"F64", 64},    DtypeSize{"C64", 64},
+    DtypeSize{"BOOL", 8},    DtypeSize{"U8", 8},      DtypeSize{"I8", 8},   DtypeSize{"F8_E5M2", 8},
+    DtypeSize{"F8_E4M3", 8}, DtypeSize{"F8_E8M0", 8}, DtypeSize{"I16", 16}, DtypeSize{"U16", 16},
+    DtypeSize{"F16", 16},    DtypeSize{"BF16", 16},   DtypeSize{"I32", 32}, DtypeSize{"U32", 32},
+    DtypeSize{"F32", 32},    DtypeSize{"I64", 64},    DtypeSize{"U64", 64}, DtypeSize{"F64", 64},
+    DtypeSize{"C64", 64},
 };
 
 // Bytes of a tensor, or nothing when the product leaves 63 bits or the dtype has no known size.
@@ -91,8 +92,12 @@ class HeaderReader final : public StrictSax {
       }
       return true;
     }
-    field_ = name == "dtype" ? Field::dtype : name == "shape" ? Field::shape : name == "data_offsets" ? Field::offsets : Field::none;
-    if (field_ == Field::none) return refuse_as(fmt::format("tensor {} has an unknown member {}", out_.back().name, name));
+    field_ = name == "dtype"          ? Field::dtype
+             : name == "shape"        ? Field::shape
+             : name == "data_offsets" ? Field::offsets
+                                      : Field::none;
+    if (field_ == Field::none)
+      return refuse_as(fmt::format("tensor {} has an unknown member {}", out_.back().name, name));
     const unsigned bit = 1U << static_cast<unsigned>(field_);
     if ((seen_ & bit) != 0) return refuse_as(fmt::format("tensor {} has two members {}", out_.back().name, name));
     seen_ |= bit;
@@ -118,8 +123,12 @@ class HeaderReader final : public StrictSax {
   }
   bool null() override { return skipping() || refuse("null"); }
   bool boolean(bool /*v*/) override { return skipping() || refuse("a boolean"); }
-  bool number_integer(number_integer_t v) override { return skipping() || refuse(fmt::format("{}, expected at least 0", v)); }
-  bool number_float(number_float_t v, const string_t& text) override { return skipping() || StrictSax::number_float(v, text); }
+  bool number_integer(number_integer_t v) override {
+    return skipping() || refuse(fmt::format("{}, expected at least 0", v));
+  }
+  bool number_float(number_float_t v, const string_t& text) override {
+    return skipping() || StrictSax::number_float(v, text);
+  }
 
  private:
   enum class Field : unsigned { none, dtype, shape, offsets };
@@ -135,10 +144,14 @@ class HeaderReader final : public StrictSax {
     if (in_metadata_) return "__metadata__";
     const std::string tensor = out_.empty() ? std::string("the header") : "tensor " + out_.back().name;
     switch (field_) {
-      case Field::dtype: return tensor + ": dtype";
-      case Field::shape: return tensor + ": shape";
-      case Field::offsets: return tensor + ": data_offsets";
-      case Field::none: break;
+      case Field::dtype:
+        return tensor + ": dtype";
+      case Field::shape:
+        return tensor + ": shape";
+      case Field::offsets:
+        return tensor + ": data_offsets";
+      case Field::none:
+        break;
     }
     return tensor;
   }
@@ -171,26 +184,28 @@ void check_layout(const std::vector<TensorInfo>& tensors, std::uint64_t payload_
   const TensorInfo* before = nullptr;
   for (const TensorInfo& tensor : tensors) {
     require(tensor.offset + tensor.bytes <= payload_bytes, ExitCode::bad_input,
-            "{}: tensor {} ends at payload byte {}, but the file has {}: the file is truncated or its header is wrong", name, tensor.name,
-            tensor.offset + tensor.bytes, payload_bytes);
-    require(tensor.offset >= at, ExitCode::bad_input, "{}: tensors {} and {} overlap", name, before ? before->name : std::string(),
-            tensor.name);
-    require(tensor.offset == at, ExitCode::bad_input, "{}: payload bytes {} to {}, before tensor {}, belong to no tensor", name, at,
-            tensor.offset, tensor.name);
+            "{}: tensor {} ends at payload byte {}, but the file has {}: the file is truncated or its header is wrong",
+            name, tensor.name, tensor.offset + tensor.bytes, payload_bytes);
+    require(tensor.offset >= at, ExitCode::bad_input, "{}: tensors {} and {} overlap", name,
+            before ? before->name : std::string(), tensor.name);
+    require(tensor.offset == at, ExitCode::bad_input,
+            "{}: payload bytes {} to {}, before tensor {}, belong to no tensor", name, at, tensor.offset, tensor.name);
     const auto bytes = payload_bytes_of(tensor);
     require(!dtype_bits(tensor.dtype) || (bytes && *bytes == tensor.bytes), ExitCode::bad_input,
-            "{}: tensor {} has {} bytes, its dtype {} and shape {} mean {}", name, tensor.name, tensor.bytes, tensor.dtype,
-            shape_text(tensor.shape), bytes ? std::to_string(*bytes) : "more than 2^63");
+            "{}: tensor {} has {} bytes, its dtype {} and shape {} mean {}", name, tensor.name, tensor.bytes,
+            tensor.dtype, shape_text(tensor.shape), bytes ? std::to_string(*bytes) : "more than 2^63");
     at += tensor.bytes;
     before = &tensor;
   }
-  require(at == payload_bytes, ExitCode::bad_input, "{}: {} bytes after the last tensor belong to none", name, payload_bytes - at);
+  require(at == payload_bytes, ExitCode::bad_input, "{}: {} bytes after the last tensor belong to none", name,
+          payload_bytes - at);
 }
 
 }  // namespace
 
 std::optional<int> dtype_bits(std::string_view dtype) {
-  const auto* const found = std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeSize& d) { return d.name == dtype; });
+  const auto* const found =
+      std::find_if(kDtypes.begin(), kDtypes.end(), [&](const DtypeSize& d) { return d.name == dtype; });
   return found == kDtypes.end() ? std::nullopt : std::optional<int>(found->bits);
 }
 
@@ -200,13 +215,14 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return "[" + text + "]";
 }
 
-std::vector<TensorInfo> parse_safetensors_header(std::string_view header, std::uint64_t payload_offset, std::uint64_t payload_bytes,
-                                                 const std::string& name) {
+std::vector<TensorInfo> parse_safetensors_header(std::string_view header, std::uint64_t payload_offset,
+                                                 std::uint64_t payload_bytes, const std::string& name) {
   std::vector<TensorInfo> tensors;
   const auto cause = HeaderReader(tensors).run(header);
   require(!cause, ExitCode::bad_input, "{}: {}", name, cause.value_or(""));
   std::sort(tensors.begin(), tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
-    return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;  // empty tensors stand before their neighbour
+    return a.offset != b.offset ? a.offset < b.offset
+                                : a.bytes < b.bytes;  // empty tensors stand before their neighbour
   });
   check_layout(tensors, payload_bytes, name);
   for (TensorInfo& tensor : tensors) tensor.offset += payload_offset;
@@ -219,21 +235,23 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
   file_.read_at(0, std::as_writable_bytes(std::span(head).first(head_bytes)));
   const std::string what = describe_non_file({head.data(), head_bytes}, file_.size());
   require(what.empty(), ExitCode::bad_input, "{} is {}", path, what);
-  require(file_.size() >= 8, ExitCode::bad_input, "{}: has {} bytes, a safetensors file has at least 8", path, file_.size());
+  require(file_.size() >= 8, ExitCode::bad_input, "{}: has {} bytes, a safetensors file has at least 8", path,
+          file_.size());
   std::uint64_t length = 0;
   std::memcpy(&length, head.data(), sizeof length);
-  require(length <= kMaxHeaderBytes, ExitCode::bad_input, "{}: its first 8 bytes promise a header of {} bytes: not a safetensors file",
-          path, length);
+  require(length <= kMaxHeaderBytes, ExitCode::bad_input,
+          "{}: its first 8 bytes promise a header of {} bytes: not a safetensors file", path, length);
   require(length <= file_.size() - 8, ExitCode::bad_input,
-          "{}: promises a header of {} bytes, but only {} follow: the file is truncated or not a safetensors file", path, length,
-          file_.size() - 8);
+          "{}: promises a header of {} bytes, but only {} follow: the file is truncated or not a safetensors file",
+          path, length, file_.size() - 8);
   std::string header(static_cast<std::size_t>(length), '\0');
   file_.read_at(8, std::as_writable_bytes(std::span(header)));
   header_sha256_ = sha256_hex(header);
   tensors_ = parse_safetensors_header(header, 8 + length, file_.size() - 8 - length, path);
 }
 
-SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorInfo>& tensors) : path_(path), file_(path) {
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorInfo>& tensors)
+    : path_(path), file_(path) {
   nlohmann::ordered_json::object_t members;  // a plain list of pairs: no search on insertion
   members.reserve(tensors.size());
   for (const TensorInfo& tensor : tensors) {
@@ -257,7 +275,8 @@ void SafetensorsWriter::append(std::span<const std::byte> bytes) {
 }
 
 void SafetensorsWriter::commit() {
-  require(appended_ == promised_, ExitCode::internal, "{}: {} payload bytes written, {} promised", path_, appended_, promised_);
+  require(appended_ == promised_, ExitCode::internal, "{}: {} payload bytes written, {} promised", path_, appended_,
+          promised_);
   file_.commit();
 }
 

@@ -11,8 +11,8 @@
 
 namespace bathys::io {
 
-// Base of event readers for JSON texts that may have a hundred thousand keys in one object: the ordered document of core/json.hpp would take
-// quadratic time.  A reader overrides the events it expects; all others refuse the text.
+// Base of event readers for JSON texts that may have a hundred thousand keys in one object: the ordered document of
+// core/json.hpp would take quadratic time.  A reader overrides the events it expects; all others refuse the text.
 class StrictSax : public nlohmann::json_sax<nlohmann::json> {
  public:
   // Runs over `text`; returns the cause when it is not JSON or was refused.
@@ -25,7 +25,9 @@ class StrictSax : public nlohmann::json_sax<nlohmann::json> {
   bool boolean(bool /*v*/) override { return refuse("a boolean"); }
   bool number_integer(number_integer_t /*v*/) override { return refuse("a negative number"); }
   bool number_unsigned(number_unsigned_t /*v*/) override { return refuse("a number"); }
-  bool number_float(number_float_t /*v*/, const string_t& text) override { return refuse("the number " + text.substr(0, 40)); }
+  bool number_float(number_float_t /*v*/, const string_t& text) override {
+    return refuse("the number " + text.substr(0, 40));
+  }
   bool string(string_t& /*v*/) override { return refuse("a string"); }
   bool binary(binary_t& /*v*/) override { return refuse("binary data"); }
   bool start_object(std::size_t /*n*/) override { return refuse("an object"); }
@@ -36,7 +38,8 @@ class StrictSax : public nlohmann::json_sax<nlohmann::json> {
     if (cause_.empty()) {
       const std::string_view text = e.what();
       const std::size_t colon = text.find(": ", text.find("column"));
-      cause_ = fmt::format("not JSON at byte {}: {}", position, colon == std::string_view::npos ? text : text.substr(colon + 2));
+      cause_ = fmt::format("not JSON at byte {}: {}", position,
+                           colon == std::string_view::npos ? text : text.substr(colon + 2));
     }
     return false;
   }
