@@ -1,0 +1,107 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the scripts share: packages, Kokkos, building, the environment of MPI and OpenMP. Source it; it runs nothing by itself.
+# Every step is idempotent and quick when its work is done already.
+#
+#   BATHYS_BUILD_DIR  holds one build folder per preset (default: build/ of the checkout)
+#   BATHYS_CACHE_DIR  holds Kokkos builds (default: ~/.cache/bathys); Kokkos_ROOT names an installed Kokkos instead
+#   BATHYS_JOBS       compile jobs at once (default: the cores this process may use)
+
+bathys_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+bathys_build=${BATHYS_BUILD_DIR:-$bathys_root/build}
+bathys_jobs=${BATHYS_JOBS:-$(nproc)}
+
+# The Debian 12 packages the program is built from, and those its tests and lint need beyond them. This is the one list;
+# elsewhere (a cluster's modules, Spack, other distributions) the same libraries are found by CMake.
+# shellcheck disable=SC2034  # the scripts that source this name them
+build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache
+  libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libssl-dev libxxhash-dev libutf8proc-dev libgtest-dev libgmock-dev)
+# shellcheck disable=SC2034
+check_packages=(python3 python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14)
+
+say() { printf '%s\n' "$*"; }
+die() {  # CODE WORDS...: one cause line and the exit code
+  local code=$1
+  shift
+  printf 'bathys: error: %s\n' "$*" >&2
+  exit "$code"
+}
+
+# run_logged LOG COMMAND...: runs quietly; shows the end of the log and fails when the command fails.
+run_logged() {
+  local log=$1 code=0
+  shift
+  mkdir -p "$(dirname "$log")"
+  "$@" >"$log" 2>&1 || code=$?
+  if [ "$code" -ne 0 ]; then
+    tail -n 60 "$log" >&2
+    printf 'bathys: error: %s failed with %d; the whole log is %s\n' "$*" "$code" "$log" >&2
+  fi
+  return "$code"
+}
+
+# install_packages NAME...: installs what is missing. As root by apt-get; otherwise says what to ask for.
+install_packages() {
+  local name missing=()
+  if ! command -v dpkg-query >/dev/null; then
+    say "packages: not a Debian system, nothing installed; needed are the libraries that docs/running.md lists"
+    return 0
+  fi
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || missing+=("$name")
+  done
+  if [ ${#missing[@]} -eq 0 ]; then
+    say "packages: all $# installed"
+    return 0
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    die 2 "these packages are missing and only root can install them: ${missing[*]}" \
+      "(ask for: apt-get install --no-install-recommends ${missing[*]})"
+  fi
+  say "packages: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  run_logged "$bathys_build/log/apt-update.log" apt-get update || return
+  run_logged "$bathys_build/log/apt-install.log" apt-get install -y --no-install-recommends "${missing[@]}"
+}
+
+preset_dir() { printf '%s/%s' "$bathys_build" "$1"; }  # PRESET: its build folder
+
+# find_or_build_kokkos KIND: prints the folder of an installed Kokkos of KIND (host or cuda), building it the first time.
+find_or_build_kokkos() {
+  local kind=$1 log="$bathys_build/log/kokkos-$1.log" prefix
+  if [ "$kind" = host ] && [ -n "${Kokkos_ROOT:-}" ]; then
+    printf '%s\n' "$Kokkos_ROOT"
+    return 0
+  fi
+  mkdir -p "$bathys_build/log"
+  if ! prefix=$(BATHYS_JOBS=$bathys_jobs bash "$bathys_root/src/cmake/install_kokkos.sh" "$kind" 2>"$log"); then
+    tail -n 40 "$log" >&2
+    printf 'bathys: error: Kokkos (%s) could not be built; the whole log is %s; an installed one is taken from Kokkos_ROOT\n' \
+      "$kind" "$log" >&2
+    return 1
+  fi
+  printf '%s\n' "$prefix" | tail -n 1
+}
+
+# configure_and_build PRESET KOKKOS_DIR [TARGET...]: CMake and Ninja in the preset's build folder; all targets by default.
+configure_and_build() {
+  local preset=$1 kokkos=$2 dir options=()
+  shift 2
+  dir=$(preset_dir "$preset")
+  if [ "$preset" = cuda ]; then
+    options+=("-DCMAKE_CXX_COMPILER=$kokkos/bin/nvcc_wrapper")
+  fi
+  run_logged "$bathys_build/log/configure-$preset.log" \
+    cmake --preset "$preset" -S "$bathys_root" -B "$dir" "-DKokkos_ROOT=$kokkos" "${options[@]}" || return
+  run_logged "$bathys_build/log/build-$preset.log" cmake --build "$dir" --parallel "$bathys_jobs" ${1:+--target "$@"}
+}
+
+# mpi_environment: exports what Open MPI and OpenMP need on a shared machine or in a container; settings of the caller stay.
+mpi_environment() {
+  export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} OMP_PROC_BIND=${OMP_PROC_BIND:-false}
+  export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
+  if [ "$(id -u)" -eq 0 ]; then
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  fi
+}

@@ -1,0 +1,135 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The whole suite, from a bare Debian 12 machine: installs, builds, tests, lints.
+#
+#   tests/run.sh [--full] [--preset P] [--jobs N]
+#     --full       also the tests labelled slow or full, and the linter over every file
+#     --preset P   build and test only this preset (host-release, host-debug, sanitize, cuda)
+#     --jobs N     compile jobs and tests at once (default: the cores)
+#
+# Each stage prints its seconds; the last line counts them. Exit code 0: every stage passed or was skipped with a reason.
+set -uo pipefail
+# shellcheck source=jobs/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../jobs/lib.sh"
+
+usage() { sed -n '3,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+full=no
+presets=(host-release sanitize cuda)
+while [ $# -gt 0 ]; do
+  case $1 in
+    --full) full=yes ;;
+    --preset | --jobs)
+      [ $# -ge 2 ] || die 2 "$1 needs a value"
+      if [ "$1" = --jobs ]; then bathys_jobs=$2; else presets=("$2"); fi
+      shift
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) die 2 "unknown option $1 (--full, --preset P, --jobs N)" ;;
+  esac
+  shift
+done
+cd "$bathys_root" || exit 2
+mpi_environment
+
+# ---- stages: each a function; 0 passed, 77 skipped (its last line says why), anything else failed ----
+
+stage_packages() { install_packages "${build_packages[@]}" "${check_packages[@]}"; }
+
+stage_scripts() {
+  local scripts=()
+  mapfile -t scripts < <(git ls-files -- '*.sh' .ci/run)
+  for script in "${scripts[@]}"; do bash -n "$script"; done
+  shellcheck --external-sources --source-path="$bathys_root" "${scripts[@]}"
+  say "${#scripts[@]} scripts"
+}
+
+stage_format() {
+  local sources=()
+  mapfile -t sources < <(git ls-files -- 'src/*.hpp' 'src/*.cpp' 'tests/*.hpp' 'tests/*.cpp')
+  clang-format-14 --dry-run -Werror "${sources[@]}"
+  say "${#sources[@]} files"
+}
+
+stage_build() {  # PRESET KIND
+  local kokkos
+  if [ "$2" = cuda ] && ! find_nvcc; then
+    say "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: the CUDA build is skipped"
+    return 77
+  fi
+  kokkos=$(find_or_build_kokkos "$2")
+  configure_and_build "$1" "$kokkos"
+}
+
+find_nvcc() {  # puts nvcc on PATH
+  local home
+  command -v nvcc >/dev/null && return 0
+  for home in "${CUDA_HOME:-}" /usr/local/cuda; do
+    if [ -n "$home" ] && [ -x "$home/bin/nvcc" ]; then
+      export CUDA_HOME=$home PATH="$home/bin:$PATH"
+      return 0
+    fi
+  done
+  return 1
+}
+
+stage_test() {  # PRESET [CTEST OPTION...]
+  local dir
+  dir=$(preset_dir "$1")
+  shift
+  if [ "$full" = no ]; then set -- "$@" -LE '^(slow|full)$'; fi
+  ctest --test-dir "$dir" --parallel "$bathys_jobs" --output-on-failure --no-tests=error "$@"
+}
+
+stage_test_sanitize() {
+  export ASAN_OPTIONS=fast_unwind_on_malloc=0:detect_stack_use_after_return=1
+  export LSAN_OPTIONS=suppressions=$bathys_root/tests/support/lsan.supp:print_suppressions=0
+  export UBSAN_OPTIONS=print_stacktrace=1
+  stage_test sanitize -L '^unit$'
+}
+
+stage_tidy() {
+  local pattern='/src/(core|config|catalog|io|tokenizer)/'
+  if [ "$full" = yes ]; then pattern='/(src|tests)/'; fi
+  run-clang-tidy-14 -quiet -j "$bathys_jobs" -p "$(preset_dir host-release)" "$pattern" 2>/dev/null
+}
+
+# ---- running them ----
+
+passed=0 failed=0 skipped=0
+stage() {  # NAME COMMAND...
+  local name=$1 code start=$SECONDS
+  shift
+  say "== $name"
+  (
+    set -e
+    "$@"
+  )
+  code=$?
+  case $code in
+    0) passed=$((passed + 1)) result=passed ;;
+    77) skipped=$((skipped + 1)) result=skipped ;;
+    *) failed=$((failed + 1)) result="FAILED ($code)" ;;
+  esac
+  say "== $name: $result, $((SECONDS - start)) s"
+  return "$code"
+}
+
+stage packages stage_packages || {
+  say "stages: $passed passed, $failed failed, $skipped skipped"
+  exit 1
+}
+stage scripts stage_scripts
+stage format stage_format
+for preset in "${presets[@]}"; do
+  case $preset in
+    cuda) stage "build cuda" stage_build cuda cuda ;;
+    sanitize) stage "build sanitize" stage_build sanitize host && stage "test sanitize" stage_test_sanitize ;;
+    *) stage "build $preset" stage_build "$preset" host && stage "test $preset" stage_test "$preset" ;;
+  esac
+done
+[ -f "$(preset_dir host-release)/compile_commands.json" ] && stage tidy stage_tidy
+say "stages: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
