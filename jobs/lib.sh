@@ -18,7 +18,7 @@ build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache
   libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libssl-dev libxxhash-dev libutf8proc-dev libgtest-dev libgmock-dev)
 # shellcheck disable=SC2034
-check_packages=(python3 python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14)
+check_packages=(python3 python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
 
 say() { printf '%s\n' "$*"; }
 die() {  # CODE WORDS...: one cause line and the exit code
@@ -104,4 +104,58 @@ mpi_environment() {
   if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
+}
+
+# ---- inside a Slurm job ----
+
+site_srun_options=()  # a site's file may set it
+
+# slurm_begin WORDS...: the site's file, threads per rank, and the lines a later reader wants: commit, nodes, command.
+slurm_begin() {
+  [ -n "${SLURM_JOB_ID:-}" ] || die 2 "this is a Slurm batch script; start it by sbatch, or run the program under mpirun (docs/running.md)"
+  if [ -n "${BATHYS_SITE:-}" ]; then
+    [ -f "$bathys_root/jobs/sites/$BATHYS_SITE.sh" ] || die 2 "jobs/sites/$BATHYS_SITE.sh does not exist; BATHYS_SITE names a file of that folder"
+    # shellcheck source=jobs/sites/example.sh
+    source "$bathys_root/jobs/sites/$BATHYS_SITE.sh"
+  fi
+  bathys_program=${BATHYS_PROGRAM:-$(preset_dir host-release)/bathys}
+  [ -x "$bathys_program" ] || die 2 "$bathys_program is not there; build it (docs/running.md) or name another by BATHYS_PROGRAM"
+  # srun does not inherit --cpus-per-task from sbatch.
+  export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
+  export OMP_PLACES=cores OMP_PROC_BIND=spread
+  printf 'event=job id=%s restart=%s nodes=%s tasks=%s cpus_per_task=%s commit=%s site=%s\n' "$SLURM_JOB_ID" "${SLURM_RESTART_COUNT:-0}" \
+    "${SLURM_JOB_NODELIST:-}" "${SLURM_NTASKS:-1}" "$SRUN_CPUS_PER_TASK" \
+    "$(git -C "$bathys_root" rev-parse --short HEAD 2>/dev/null || echo unknown)" "${BATHYS_SITE:-none}"
+  printf 'event=command words="%s"\n' "$*"
+}
+
+# slurm_step ARGUMENT...: srun, waited for to its end; a signal that reaches this shell is passed on to every rank. Returns
+# the program's exit code: --kill-on-bad-exit=0, since 1 would make 143 of a 75 when one rank leaves before the others.
+slurm_step() {
+  local code again
+  srun --mpi=pmix --kill-on-bad-exit=0 "${site_srun_options[@]}" "$@" &
+  slurm_step_pid=$!
+  slurm_step_signalled=no
+  trap 'slurm_step_signalled=yes; kill -USR1 "$slurm_step_pid" 2>/dev/null' USR1
+  trap 'slurm_step_signalled=yes; kill -TERM "$slurm_step_pid" 2>/dev/null' TERM
+  wait "$slurm_step_pid"
+  code=$?
+  while [ "$slurm_step_signalled" = yes ]; do  # the trap ended the wait, not srun
+    slurm_step_signalled=no
+    wait "$slurm_step_pid"
+    again=$?
+    if [ "$again" -ne 127 ]; then code=$again; fi  # 127: srun had ended before, its code is known
+  done
+  trap - USR1 TERM
+  return "$code"
+}
+
+# slurm_end CODE: requeues a job that stopped early (75) and may go on, and leaves with the program's code.
+slurm_end() {
+  local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
+  if [ "$code" -eq 75 ] && [ "${BATHYS_REQUEUE:-1}" = 1 ] && [ "$restarts" -lt "${BATHYS_MAX_RESTARTS:-20}" ]; then
+    printf 'event=requeue id=%s restart=%d\n' "$SLURM_JOB_ID" $((restarts + 1))
+    scontrol requeue "$SLURM_JOB_ID"
+  fi
+  exit "$code"
 }
