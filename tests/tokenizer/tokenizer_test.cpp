@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/tokenizer.hpp"
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "tokenizer/fixtures.hpp"
+#include "tokenizer/unicode.hpp"
+
+namespace bathys::tokenizer {
+namespace {
+
+using ::testing::ElementsAre;
+using test::large_tokenizer;
+using test::nano_tokenizer;
+using Ids = std::vector<TokenId>;
+
+const std::string kNullByte(1, '\0');
+
+TEST(Tokenizer, AgreesWithTheLibraryOnEveryVector) {
+  std::size_t n = 0;
+  for (const Json& line : test::read_json_lines(BATHYS_TEST_DATA "/tokenizer/data/vectors.jsonl")) {
+    const auto text = line.at("text").get<std::string>();
+    const auto ids = line.at("ids").get<Ids>();
+    ASSERT_EQ(large_tokenizer().encode(text), ids) << text;
+    ASSERT_EQ(large_tokenizer().decode(ids), text);
+    ++n;
+  }
+  EXPECT_EQ(n, 1346U);
+}
+
+TEST(Tokenizer, AgreesWithTheGoldenVectorsOfTheSmallModels) {
+  for (const std::string model : {"base", "vision", "plain"}) {
+    const std::string folder = BATHYS_TEST_DATA "/golden/" + model;
+    const Tokenizer tokenizer = Tokenizer::from_file(folder + "/model/tokenizer.json");
+    for (const Json& line : test::read_json_lines(folder + "/tokenizer_vectors.jsonl")) {
+      const auto ids = line.at("ids").get<Ids>();
+      EXPECT_EQ(tokenizer.encode(line.at("text").get<std::string>()), ids) << model;
+      EXPECT_EQ(tokenizer.decode(ids), line.at("decoded").get<std::string>()) << model;
+    }
+  }
+}
+
+TEST(Tokenizer, TakesAddedTokensOrTheirLettersAsAsked) {
+  EXPECT_THAT(large_tokenizer().encode("x<｜User｜>y"), ElementsAre(90, 128803, 91));
+  EXPECT_THAT(large_tokenizer().encode("x<｜User｜>y", false), ElementsAre(90, 30, 28217, 6756, 28217, 32, 91));
+  EXPECT_THAT(large_tokenizer().encode("<｜begin▁of▁sentence｜><｜User｜>hello<｜Assistant｜></think>"),
+              ElementsAre(0, 128803, 33310, 128804, 128822));
+}
+
+TEST(Tokenizer, NeedsNoTextForNoToken) {
+  EXPECT_TRUE(large_tokenizer().encode("").empty());
+  EXPECT_EQ(large_tokenizer().decode({}), "");
+}
+
+TEST(Tokenizer, TakesInvalidUtf8AsReplacementCharacters) {
+  EXPECT_EQ(large_tokenizer().encode("a\xFF\xE6\xB7z"), large_tokenizer().encode("a\uFFFD\uFFFDz"));
+}
+
+TEST(Tokenizer, SkipsOnlySpecialTokensWhenAsked) {
+  const Ids ids = large_tokenizer().encode("<｜begin▁of▁sentence｜><｜User｜>hi</think><｜end▁of▁sentence｜>");
+  EXPECT_EQ(large_tokenizer().decode(ids, true), "<｜User｜>hi</think>");
+  EXPECT_EQ(large_tokenizer().decode(ids), "<｜begin▁of▁sentence｜><｜User｜>hi</think><｜end▁of▁sentence｜>");
+}
+
+TEST(Tokenizer, DecodesHalfCharactersAsTheLossyDecoderDoes) {
+  const Ids ids = large_tokenizer().encode("😀");  // 57664 holds " 😀"'s first bytes elsewhere; here several byte-level tokens
+  ASSERT_GT(ids.size(), 1U);
+  EXPECT_EQ(large_tokenizer().decode({ids.data(), 1}), "\uFFFD");
+}
+
+TEST(Tokenizer, RefusesIdsThatDoNotExist) {
+  for (const TokenId id : {-1, 1024, INT32_MAX, INT32_MIN}) {
+    const Ids ids{5, id};
+    EXPECT_THROW((void)nano_tokenizer().decode(ids), Error);
+    EXPECT_THROW((void)nano_tokenizer().token_text(id), Error);
+    EXPECT_THROW((void)nano_tokenizer().is_special(id), Error);
+  }
+}
+
+TEST(Tokenizer, KnowsItsTokens) {
+  EXPECT_EQ(large_tokenizer().vocab_size(), 129280);
+  EXPECT_EQ(large_tokenizer().token_id("Ġthe"), 270);
+  EXPECT_EQ(large_tokenizer().token_text(270), "Ġthe");
+  EXPECT_EQ(large_tokenizer().token_bytes(270), " the");
+  EXPECT_EQ(large_tokenizer().token_id("<｜deepseek_image｜>"), 129264);
+  EXPECT_EQ(large_tokenizer().token_id(" the"), std::nullopt);
+  EXPECT_TRUE(large_tokenizer().is_special(0));
+  EXPECT_FALSE(large_tokenizer().is_special(128803));
+}
+
+// A random text of all kinds of code points, some of it words and added tokens.
+std::string random_text(std::mt19937& random, std::size_t n) {
+  static const std::vector<std::string> kParts = {
+      "the", " of", "HTTP/2", "don't", "\r\n", "\n\n", "   ", "\t", "<｜User｜>", "</think>", "｜DSML｜", "１２３", "東京", "カタカナ", "naïve",
+      "e\u0301", "👨\u200D👩\u200D👧", "\u3000", "\u00A0", "\u180E", "…", "--", "x_y", "12345678901", "½", "٣", "ไทย", "हिन्दी", "\u2028"};
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) {
+    switch (random() % 4) {
+      case 0: text += kParts[random() % kParts.size()]; break;
+      case 1: text.push_back(static_cast<char>(random() % 128)); break;
+      case 2: append_utf8(text, static_cast<char32_t>(random() % 0xD800)); break;
+      default: append_utf8(text, static_cast<char32_t>(0xE000 + random() % (0x110000 - 0xE000))); break;
+    }
+  }
+  return text;
+}
+
+TEST(Tokenizer, GivesEveryValidTextBack) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string text = random_text(random, random() % 60);
+    for (const bool match_added : {true, false}) {
+      const Ids ids = large_tokenizer().encode(text, match_added);
+      ASSERT_EQ(large_tokenizer().decode(ids), text);
+    }
+  }
+}
+
+TEST(Tokenizer, StreamsWhatItDecodesWithoutHalfCharacters) {
+  std::mt19937 random(2);
+  for (int i = 0; i < 2000; ++i) {
+    Ids ids(random() % 20);
+    for (TokenId& id : ids) id = static_cast<TokenId>(random() % (i % 2 == 0 ? 259 : 129280));
+    const bool skip_special = i % 3 == 0;
+    StreamDecoder stream(large_tokenizer(), skip_special);
+    std::string joined;
+    for (const TokenId id : ids) {
+      const std::string part = stream.push(id);
+      ASSERT_TRUE(is_valid_utf8(part));
+      joined += part;
+    }
+    joined += stream.finish();
+    ASSERT_EQ(joined, large_tokenizer().decode(ids, skip_special));
+  }
+}
+
+TEST(Tokenizer, EmitsACharacterWithItsLastByte) {
+  StreamDecoder stream(large_tokenizer());
+  std::vector<std::string> parts;
+  for (const std::string spelling : {"ð", "Ł", "ĺ", "Ģ", "!"}) parts.push_back(stream.push(*large_tokenizer().token_id(spelling)));
+  EXPECT_THAT(parts, ElementsAre("", "", "", "😀", "!"));
+  EXPECT_EQ(stream.finish(), "");
+}
+
+TEST(Tokenizer, EncodesAlikeInManyThreads) {
+  std::mt19937 random(3);
+  std::vector<std::string> texts;
+  for (int i = 0; i < 300; ++i) texts.push_back(random_text(random, random() % 200));
+  const Tokenizer fresh = Tokenizer::from_file(BATHYS_LARGE_TOKENIZER);  // nothing remembered yet
+  const std::vector<Ids> got = fresh.encode_batch(texts, 8);
+  ASSERT_EQ(got.size(), texts.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) ASSERT_EQ(got[i], large_tokenizer().encode(texts[i]));
+  EXPECT_TRUE(fresh.encode_batch({}, 8).empty());
+}
+
+// A word of n letters and one of 2n take about twice the time, not four times.
+TEST(Tokenizer, TakesLongWordsInNearlyLinearTime) {
+  const auto seconds = [](const std::string& unit, std::size_t n) {
+    std::string text;
+    while (text.size() < n) text += unit;
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_FALSE(large_tokenizer().encode(text).empty());
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (const std::string unit : {"a", " ", "😀", "\n", "abcdefghijklmnopqrstuvwxyz", "ก", "-", "1", "東", "\u0001", "<"}) {
+    const double small = seconds(unit, 100'000);
+    const double large = seconds(unit, 1'600'000);
+    EXPECT_LT(large, 16 * 4 * small + 0.5) << unit;
+  }
+}
+
+// The heap and the scan are two ways to one result: long pieces are merged by the heap, their short parts by the scan.
+TEST(Tokenizer, MergesLongAndShortWordsByOneRule) {
+  std::mt19937 random(4);
+  const std::string letters = "etaoinshrdlu";
+  for (int i = 0; i < 300; ++i) {
+    std::string word;
+    for (std::size_t n = 30 + random() % 40; word.size() < n;) word += letters[random() % letters.size()];
+    // Plain rule: merge the leftmost pair of lowest rank until none is left; on the large file rank = id - 259.
+    std::vector<std::string> parts;
+    for (const char c : word) parts.emplace_back(1, c);
+    for (;;) {
+      std::size_t best = 0;
+      TokenId best_id = INT32_MAX;
+      for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
+        const auto id = large_tokenizer().token_id(parts[k] + parts[k + 1]);
+        // A token may also be the sum of two others than those it is merged from; on that file none of these letters' are.
+        if (id && *id < best_id) {
+          best_id = *id;
+          best = k;
+        }
+      }
+      if (best_id == INT32_MAX) break;
+      parts[best] += parts[best + 1];
+      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+    }
+    Ids want;
+    for (const std::string& part : parts) want.push_back(*large_tokenizer().token_id(part));
+    EXPECT_EQ(large_tokenizer().encode(word), want) << word;
+  }
+}
+
+}  // namespace
+}  // namespace bathys::tokenizer
