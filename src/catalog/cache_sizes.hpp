@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "config/model_config.hpp"
+
+#include <cstdint>
 
 namespace bathys::catalog {
 

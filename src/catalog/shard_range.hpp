@@ -14,9 +14,9 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// The contiguous block of `rank` when `total` units are shared by `ranks` ranks as evenly as can be: the first total % ranks ranks
-// hold one unit more than the others.  Blocks follow each other in rank order; a block is empty when there are fewer units than
-// ranks.  Expects total >= 0, ranks >= 1, 0 <= rank < ranks.
+// The contiguous block of `rank` when `total` units are shared by `ranks` ranks as evenly as can be: the first total %
+// ranks ranks hold one unit more than the others.  Blocks follow each other in rank order; a block is empty when there
+// are fewer units than ranks.  Expects total >= 0, ranks >= 1, 0 <= rank < ranks.
 constexpr Range shard_range(std::int64_t total, int ranks, int rank) {
   const std::int64_t share = total / ranks;
   const std::int64_t longer = total % ranks;
