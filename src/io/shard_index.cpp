@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "io/atomic_file.hpp"
+#include "io/safetensors.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -162,6 +163,24 @@ ShardIndex ShardIndex::from_bytes(std::span<const std::byte> bytes) {
   index.tokenizer_config_json = take_block(bytes);
   set_token_map(index, take_block(bytes));
   return index;
+}
+
+void require_datasets(const ShardIndex& index, std::span<const ShardDataset> expected, const std::string& folder) {
+  const std::string path = folder + "/" + std::string(kIndexFileName);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const ShardDataset& wanted = expected[i];
+    require(i < index.datasets.size(), ExitCode::bad_input,
+            "{}: lacks {}, which its config wants; rerun bathys convert", path, wanted.name);
+    const ShardDataset& found = index.datasets[i];
+    require(found.name == wanted.name && found.file == wanted.file && found.dtype == wanted.dtype &&
+                found.shape == wanted.shape && found.bytes == wanted.bytes,
+            ExitCode::bad_input, "{}: has {} {} {} in {}, its config wants {} {} {} in {}; rerun bathys convert", path,
+            found.name, found.dtype, shape_text(found.shape), found.file, wanted.name, wanted.dtype,
+            shape_text(wanted.shape), wanted.file);
+  }
+  require(index.datasets.size() == expected.size(), ExitCode::bad_input,
+          "{}: has {} datasets, its config wants {}; rerun bathys convert", path, index.datasets.size(),
+          expected.size());
 }
 
 void write_shard_index(const std::string& folder, const ShardIndex& index) {

@@ -73,6 +73,11 @@ struct ShardIndex {
   static ShardIndex from_bytes(std::span<const std::byte> bytes);
 };
 
+// Checks that the index has exactly the datasets `expected` (of a tensor table), in that order: name, file, dtype,
+// shape and size; their offsets and checksums are not compared.
+//   throws Error(bad_input) naming the first that differs
+void require_datasets(const ShardIndex& index, std::span<const ShardDataset> expected, const std::string& folder);
+
 // Writes index.h5 of a shard folder atomically.
 void write_shard_index(const std::string& folder, const ShardIndex& index);
 
