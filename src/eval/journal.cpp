@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/journal.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "eval/json_text.hpp"
+#include "io/atomic_file.hpp"
+
+namespace bathys::eval {
+namespace {
+
+constexpr std::string_view kExtension = ".jsonl";
+constexpr std::string_view kRecordHead = R"({"record":)";
+constexpr std::string_view kItemHead = R"(,"item":)";
+
+struct ProgressField {
+  const char* name;
+  double Progress::*seconds;
+};
+constexpr ProgressField kSeconds[] = {{"load_s", &Progress::load_s},       {"prepare_s", &Progress::prepare_s},
+                                      {"prefill_s", &Progress::prefill_s}, {"decode_s", &Progress::decode_s},
+                                      {"write_s", &Progress::write_s},     {"total_s", &Progress::total_s}};
+
+// The start number of "<start>-<rank>.jsonl", or 0 for another name.
+int start_number(const std::string& name) {
+  int start = 0, rank = 0;
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data(), end, start);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, end, rank);
+  return second.ec == std::errc() && std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension ? start : 0;
+}
+
+StartHeader read_header(const Json& json) {
+  StartHeader header;
+  header.number = json.value("number", 0);
+  header.time = json.value("time", "");
+  header.ranks = json.value("ranks", 0);
+  header.layout = json.value("layout", "");
+  header.memory_gib = json.value("memory_gib", 0.0);
+  return header;
+}
+
+Progress read_progress(const Json& json) {
+  Progress progress;
+  for (const auto& field : kSeconds) progress.*field.seconds = json.value(field.name, 0.0);
+  progress.prefill_rows = json.value("prefill_rows", std::int64_t{0});
+  progress.decode_rows = json.value("decode_rows", std::int64_t{0});
+  return progress;
+}
+
+std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+}  // namespace
+
+void Progress::add(const Progress& other) {
+  for (const auto& field : kSeconds) this->*field.seconds += other.*field.seconds;
+  prefill_rows += other.prefill_rows;
+  decode_rows += other.decode_rows;
+}
+
+RecordTable::RecordTable(const std::vector<Request>& requests) : requests_(&requests) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    index_.emplace(requests[i].custom_id, i);
+    first_.push_back(n);
+    n += static_cast<std::size_t>(requests[i].n_repeats());
+  }
+  places_.resize(n);
+}
+
+void RecordTable::read(const std::string& folder) {
+  std::vector<std::pair<int, std::string>> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/journal", error)) {
+    const std::string name = entry.path().filename().string();
+    if (const int start = start_number(name); start > 0) names.emplace_back(start, entry.path().string());
+  }
+  require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}", folder,
+          error.message());
+  std::sort(names.begin(), names.end());
+  for (const auto& [start, path] : names) read_file(path, start);
+}
+
+void RecordTable::read_file(const std::string& path, int start) {
+  last_start_ = std::max(last_start_, start);
+  const int file = add_file(path);
+  files_.back().start = start;
+  const std::string text = io::read_stream(path);
+  Progress progress;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    // A line counts when it ends in a newline and parses: anything else is what a kill or a power loss left.
+    const bool whole = end != std::string::npos &&
+                       read_line(std::string_view(text).substr(begin, end - begin), static_cast<std::int64_t>(begin), file, progress);
+    if (!whole) ++damaged_lines_;
+    begin = end == std::string::npos ? text.size() : end + 1;
+  }
+  progress_.add(progress);
+}
+
+bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file, Progress& progress) {
+  Json json;
+  if (try_parse_json(line, json) || !json.is_object()) return false;
+  try {
+    if (json.contains("start")) {
+      files_[static_cast<std::size_t>(file)].header = read_header(json["start"]);
+      return true;
+    }
+    if (json.contains("progress")) {
+      progress = read_progress(json["progress"]);
+      return true;
+    }
+    const Json& record = json.at("record");
+    const auto found = index_.find(record.at("custom_id").get_ref<const std::string&>());
+    if (found == index_.end()) return false;
+    const Request& request = (*requests_)[found->second];
+    const auto repeat = record.at("repeat").get<std::int32_t>();
+    if (repeat < 0 || repeat >= request.n_repeats() || record.at("request_sha256") != request.sha256) return false;
+    const std::string_view record_text = raw_member(line, "record").value();
+    const std::string_view item_text = raw_member(line, "item").value();
+    RecordPlace place;
+    place.file = file;
+    place.offset = offset + (record_text.data() - line.data());
+    place.bytes = std::ssize(record_text);
+    place.item_offset = offset + (item_text.data() - line.data());
+    place.item_bytes = std::ssize(item_text);
+    place.hash = io::xxh3_128(record_text);
+    place.ok = record.at("ok").get<bool>();
+    place.does_not_fit = !place.ok && record.at("error").at("code") == "does_not_fit";
+    put(found->second, repeat, place);
+    return true;
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const Error*>(&error) != nullptr) throw;
+    return false;  // valid JSON, but no line of ours
+  }
+}
+
+void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlace& place) {
+  RecordPlace& known = places_[first_[request] + static_cast<std::size_t>(repeat)];
+  if (known.present()) {
+    const bool equal = known.hash == place.hash && known.bytes == place.bytes;
+    require(equal || !known.ok || !place.ok, ExitCode::bad_input,
+            "{} and {} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run again",
+            files_[static_cast<std::size_t>(known.file)].path, files_[static_cast<std::size_t>(place.file)].path,
+            json_string((*requests_)[request].custom_id), repeat);
+    if (equal || known.ok) return;  // the first of equal ones; a good one over a failed one
+    --n_failed_;
+    --n_present_;
+  }
+  known = place;
+  ++n_present_;
+  n_failed_ += place.ok ? 0 : 1;
+}
+
+void RecordTable::forget_failed() {
+  for (RecordPlace& place : places_) {
+    if (place.present() && !place.ok) place = RecordPlace();
+  }
+  n_present_ -= n_failed_;
+  n_failed_ = 0;
+}
+
+void RecordTable::forget_misfits(const StartHeader& now) {
+  for (RecordPlace& place : places_) {
+    if (!place.present() || !place.does_not_fit || files_[static_cast<std::size_t>(place.file)].header.same_room(now)) continue;
+    place = RecordPlace();
+    --n_present_;
+    --n_failed_;
+  }
+}
+
+const RecordPlace& RecordTable::at(std::size_t request, std::int32_t repeat) const {
+  return places_[first_[request] + static_cast<std::size_t>(repeat)];
+}
+
+std::vector<std::int32_t> RecordTable::missing(std::size_t request) const {
+  std::vector<std::int32_t> repeats;
+  for (std::int32_t repeat = 0; repeat < (*requests_)[request].n_repeats(); ++repeat) {
+    if (!at(request, repeat).present()) repeats.push_back(repeat);
+  }
+  return repeats;
+}
+
+int RecordTable::add_file(const std::string& path) {
+  files_.emplace_back();
+  files_.back().path = path;
+  files_.back().start = start_number(std::filesystem::path(path).filename().string());
+  return static_cast<int>(files_.size()) - 1;
+}
+
+std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t bytes) const {
+  const File& source = files_[static_cast<std::size_t>(file)];
+  // This start's own file grows while it is open: a reader made for a shorter one is renewed.
+  if (!source.reader || source.reader->size() < static_cast<std::uint64_t>(offset + bytes)) {
+    source.reader = std::make_unique<io::ReadFile>(source.path);
+  }
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  source.reader->read_at(static_cast<std::uint64_t>(offset), std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+std::string RecordTable::record(const RecordPlace& place) const { return read_text(place.file, place.offset, place.bytes); }
+std::string RecordTable::item(const RecordPlace& place) const { return read_text(place.file, place.item_offset, place.item_bytes); }
+int RecordTable::start_of(const RecordPlace& place) const { return files_[static_cast<std::size_t>(place.file)].start; }
+
+JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank)
+    : path_(fmt::format("{}/journal/{:06d}-{:06d}{}", folder, header.number, rank, kExtension)) {
+  io::make_folder(folder + "/journal");
+  fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd_.open()) io::fail_write(errno, path_, "created");
+  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}}}})", header.number,
+                    json_string(header.time), header.ranks, json_string(header.layout), json_number(header.memory_gib)));
+}
+
+void JournalWriter::write(std::string_view line) {
+  const std::string whole = std::string(line) + '\n';
+  io::write_all(fd_.get(), bytes_of(whole), path_);
+  offset_ += std::ssize(whole);
+  if (++unsynced_ >= kSyncLines || since_sync_.seconds() >= kSyncSeconds) sync();
+}
+
+RecordPlace JournalWriter::append(const Record& record, std::string_view item, int file) {
+  RecordPlace place;
+  place.file = file;
+  place.offset = offset_ + std::ssize(kRecordHead);
+  place.bytes = std::ssize(record.text);
+  place.item_offset = place.offset + place.bytes + std::ssize(kItemHead);
+  place.item_bytes = std::ssize(item);
+  place.hash = io::xxh3_128(record.text);
+  place.ok = record.ok;
+  write(fmt::format("{}{}{}{}}}", kRecordHead, record.text, kItemHead, item));
+  return place;
+}
+
+void JournalWriter::append_progress(const Progress& progress) {
+  std::string text = R"({"progress":{)";
+  for (const auto& field : kSeconds) text += fmt::format("\"{}\":{:.6f},", field.name, progress.*field.seconds);
+  write(text + fmt::format("\"prefill_rows\":{},\"decode_rows\":{}}}}}", progress.prefill_rows, progress.decode_rows));
+}
+
+void JournalWriter::sync() {
+  if (::fsync(fd_.get()) != 0 && errno != EINVAL) io::fail_write(errno, path_, "written");
+  unsynced_ = 0;
+  since_sync_.restart();
+}
+
+}  // namespace bathys::eval

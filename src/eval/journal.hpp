@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/timer.hpp"
+#include "eval/request.hpp"
+#include "eval/task.hpp"
+#include "io/file.hpp"
+#include "io/hash.hpp"
+
+// The journal of a run: each start writes files of its own, journal/<start>-<rank>.jsonl, and never touches those before it, so a torn last
+// line cannot fuse with a new one.  Lines:
+//   {"start":{...}}                 first line of a file: how this start ran
+//   {"record":{...},"item":{...}}   one answer; the record is reproducible, the item (time, rank, reuse) is not
+//   {"progress":{...}}              seconds and rows of this start so far; the last one counts
+namespace bathys::eval {
+
+// What a start does in how long, summed over the starts of a run.
+struct Progress {
+  double load_s = 0, prepare_s = 0, prefill_s = 0, decode_s = 0, write_s = 0, total_s = 0;
+  std::int64_t prefill_rows = 0, decode_rows = 0;
+  void add(const Progress& other);
+};
+
+// How a start runs; records that did not fit are tried again where this differs.
+struct StartHeader {
+  int number = 1;       // 1, 2, ..
+  std::string time;     // ISO 8601, UTC
+  int ranks = 1;
+  std::string layout;
+  double memory_gib = 0;  // 0: not limited
+  [[nodiscard]] bool same_room(const StartHeader& other) const {
+    return ranks == other.ranks && layout == other.layout && memory_gib == other.memory_gib;
+  }
+};
+
+// Where a record lies, and enough to compare it with another one.
+struct RecordPlace {
+  int file = -1;  // index into RecordTable's files; < 0: no record
+  std::int64_t offset = 0, bytes = 0;            // of the record's text
+  std::int64_t item_offset = 0, item_bytes = 0;  // of the item's
+  io::Hash128 hash;
+  bool ok = false;
+  bool does_not_fit = false;
+  [[nodiscard]] bool present() const { return file >= 0; }
+};
+
+// Which answers of a request file are on record, and where.
+class RecordTable {
+ public:
+  explicit RecordTable(const std::vector<Request>& requests);
+
+  // Reads every journal file of the folder, in the order of their names.
+  //   throws Error(bad_input) when two records of one key contradict each other or a file cannot be read
+  void read(const std::string& folder);
+  // As if the failed records (or those that did not fit in another room) had not been written.
+  void forget_failed();
+  void forget_misfits(const StartHeader& now);
+
+  [[nodiscard]] const RecordPlace& at(std::size_t request, std::int32_t repeat) const;
+  [[nodiscard]] std::vector<std::int32_t> missing(std::size_t request) const;  // repeats without a record
+  [[nodiscard]] std::int64_t n_wanted() const { return static_cast<std::int64_t>(places_.size()); }
+  [[nodiscard]] std::int64_t n_present() const { return n_present_; }
+  [[nodiscard]] std::int64_t n_failed() const { return n_failed_; }
+  [[nodiscard]] std::int64_t damaged_lines() const { return damaged_lines_; }
+  [[nodiscard]] int last_start() const { return last_start_; }  // 0: none
+  [[nodiscard]] const Progress& progress() const { return progress_; }  // of all starts read
+
+  // A file that is being written by this start.
+  int add_file(const std::string& path);
+  // Later records win over failed ones, good ones over all; see read().
+  void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
+
+  // The text of a record or item, read back from its file.
+  [[nodiscard]] std::string record(const RecordPlace& place) const;
+  [[nodiscard]] std::string item(const RecordPlace& place) const;
+  [[nodiscard]] int start_of(const RecordPlace& place) const;
+
+ private:
+  struct File {
+    std::string path;
+    int start = 0;
+    StartHeader header;
+    mutable std::unique_ptr<io::ReadFile> reader;  // opened when first read from
+  };
+  void read_file(const std::string& path, int start);
+  bool read_line(std::string_view line, std::int64_t offset, int file, Progress& progress);
+  [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
+
+  const std::vector<Request>* requests_;
+  std::unordered_map<std::string_view, std::size_t> index_;  // custom_id -> request
+  std::vector<std::size_t> first_;                           // request -> its first place
+  std::vector<RecordPlace> places_;
+  std::vector<File> files_;
+  std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
+  int last_start_ = 0;
+  Progress progress_;
+};
+
+// Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process, and is made durable
+// every kSyncLines lines or kSyncSeconds seconds and at close().
+//   throws as io::fail_write; after a failed write the file must not be used any more
+class JournalWriter {
+ public:
+  static constexpr int kSyncLines = 256;
+  static constexpr double kSyncSeconds = 5;
+
+  // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet.
+  JournalWriter(const std::string& folder, const StartHeader& header, int rank);
+  // Where the record came to lie; `file` is the caller's number of this file.
+  RecordPlace append(const Record& record, std::string_view item, int file);
+  void append_progress(const Progress& progress);
+  void sync();
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  void write(std::string_view line);
+
+  std::string path_;
+  io::Descriptor fd_;
+  std::int64_t offset_ = 0;
+  int unsynced_ = 0;
+  Timer since_sync_;
+};
+
+}  // namespace bathys::eval

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "eval/task.hpp"
+#include "eval/token_split.hpp"
+#include "io/hash.hpp"
+
+namespace bathys::eval {
+namespace {
+
+// First 64 bits of SHA-256 over the seed (8 little-endian bytes) and the custom_id: what the noise of a request is keyed by.
+std::uint64_t noise_key(std::uint64_t seed, const std::string& custom_id) {
+  std::string bytes;
+  for (int byte = 0; byte < 8; ++byte) bytes += static_cast<char>(seed >> (8 * byte));
+  const std::string hex = io::sha256_hex(bytes + custom_id);
+  std::uint64_t key = 0;
+  for (int byte = 7; byte >= 0; --byte) key = key << 8 | std::stoul(hex.substr(static_cast<std::size_t>(2 * byte), 2), nullptr, 16);
+  return key;
+}
+
+void begin_with_bos(TokenIds& ids, std::int32_t bos) {
+  if (ids.front() != bos) ids.insert(ids.begin(), bos);
+}
+
+TokenIds plain_ids(const Context& source, const TaskContext& context) {
+  if (const auto* messages = std::get_if<Messages>(&source)) return context.encode_messages(*messages);
+  if (const auto* text = std::get_if<std::string>(&source)) return context.tokenizer->encode(*text);
+  return std::get<TokenIds>(source);
+}
+
+TokenPair continuation_pair(const Request& request, const Loglikelihood& body, std::size_t index, const TaskContext& context) {
+  const auto* texts = std::get_if<std::vector<std::string>>(&body.continuations);
+  const auto* text_context = std::get_if<std::string>(&body.context);
+  TokenPair pair;
+  if (texts != nullptr && text_context != nullptr) {
+    pair = split_pair(*context.tokenizer, *text_context, (*texts)[index], context.prefix_token);
+  } else {  // ids on one side at least: nothing can merge over the border
+    TokenIds continuation =
+        texts != nullptr ? context.tokenizer->encode((*texts)[index]) : std::get<std::vector<TokenIds>>(body.continuations)[index];
+    pair = pair_of(plain_ids(body.context, context), std::move(continuation), context.prefix_token);
+  }
+  if (request.add_bos && !pair.prefixed) begin_with_bos(pair.context, context.bos);
+  return pair;
+}
+
+void prepare(const Request& request, const Loglikelihood& body, const TaskContext& context, PreparedTask& task) {
+  const std::size_t n = std::visit([](const auto& list) { return list.size(); }, body.continuations);
+  engine::ScoreJob job;
+  for (std::size_t i = 0; i < n; ++i) {
+    const TokenPair pair = continuation_pair(request, body, i, context);
+    const auto length = static_cast<std::int64_t>(pair.continuation.size());
+    if (length == 0) throw RecordFailure{"empty_continuation", fmt::format("continuation {} has no token left to score", i)};
+    if (length > request.max_length) {
+      throw RecordFailure{"continuation_too_long",
+                          fmt::format("continuation {} has {} tokens, max_length is {}", i, length, request.max_length)};
+    }
+    Truncated cut = truncate_pair(pair, request.max_length);
+    if (i == 0) task.prompt_tokens = static_cast<std::int64_t>(pair.context.size());
+    task.truncated.push_back(cut.dropped);
+    job.sequences.push_back(std::move(cut.sequence));
+  }
+  task.job = std::move(job);
+}
+
+void prepare(const Request& request, const Rolling& body, const TaskContext& context, PreparedTask& task) {
+  const auto* text = std::get_if<std::string>(&body.text);
+  const TokenIds ids = text != nullptr ? context.tokenizer->encode(*text) : std::get<TokenIds>(body.text);
+  const std::string decoded = text != nullptr ? std::string() : context.tokenizer->decode(ids);
+  const std::string& whole = text != nullptr ? *text : decoded;
+  task.n_words = count_pieces(whole);
+  task.n_bytes = static_cast<std::int64_t>(whole.size());
+  if (ids.empty()) return;
+  task.prompt_tokens = 1;
+  engine::ScoreJob job;
+  job.sequences = rolling_windows(ids, context.prefix_token, request.max_length);
+  task.job = std::move(job);
+}
+
+void prepare(const Request& request, const Generate& body, const TaskContext& context, std::span<const std::int32_t> repeats,
+             PreparedTask& task) {
+  const std::int64_t room = request.max_length - body.max_gen_toks;
+  if (room <= 0) {
+    throw RecordFailure{"context_length_exceeded", fmt::format("max_gen_toks {} leaves no room for a context in max_length {}",
+                                                               body.max_gen_toks, request.max_length)};
+  }
+  engine::GenerateJob job;
+  TokenPair pair = pair_of(plain_ids(body.context, context), {}, context.prefix_token);
+  if (request.add_bos && !pair.prefixed) begin_with_bos(pair.context, context.bos);
+  job.prompt = std::move(pair.context);
+  const auto surplus = std::max<std::ptrdiff_t>(0, std::ssize(job.prompt) - room);
+  job.prompt.erase(job.prompt.begin(), job.prompt.begin() + surplus);
+  job.max_new_tokens = body.max_gen_toks;
+  job.temperature = static_cast<float>(std::min<double>(body.temperature, std::numeric_limits<float>::max()));
+  job.top_p = body.top_p;
+  job.key = noise_key(request.seed, request.custom_id);
+  job.repeats.assign(repeats.begin(), repeats.end());
+  job.top_logprobs = body.top_logprobs;
+  if (!body.think_end) {  // while the model thinks only EOS and the limit end it: a stop quoted in the reasoning is none
+    job.stops = body.until;
+    job.stops.emplace_back(context.tokenizer->token_text(context.eos));
+  }
+  task.prompt_tokens = std::ssize(job.prompt);
+  task.job = std::move(job);
+}
+
+}  // namespace
+
+PreparedTask prepare_task(const Request& request, const TaskContext& context, std::span<const std::int32_t> repeats) {
+  PreparedTask task;
+  try {
+    if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) prepare(request, *scored, context, task);
+    if (const auto* rolling = std::get_if<Rolling>(&request.body)) prepare(request, *rolling, context, task);
+    if (const auto* generate = std::get_if<Generate>(&request.body)) prepare(request, *generate, context, repeats, task);
+  } catch (const RecordFailure& failure) {
+    task = PreparedTask();
+    task.failure = failure;
+  }
+  return task;
+}
+
+}  // namespace bathys::eval

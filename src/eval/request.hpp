@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/json.hpp"
+
+// One line of a request file, read and checked.  docs/file_formats.md describes the file.
+namespace bathys::eval {
+
+using TokenIds = std::vector<std::int32_t>;
+
+// A chat: the members of the body that make up its prompt (messages, thinking, effort, tools, response_format, drop_thinking).
+struct Messages {
+  Json body;
+};
+// What stands before the tokens that are scored or drawn.
+using Context = std::variant<std::string, TokenIds, Messages>;
+
+// One log-probability per continuation of a context.
+struct Loglikelihood {
+  Context context;
+  std::variant<std::vector<std::string>, std::vector<TokenIds>> continuations;  // at least one
+  bool token_logprobs = false;
+  std::optional<std::int64_t> gold;  // index of the right continuation
+};
+
+// The log-probability of a whole text, in windows of max_length.
+struct Rolling {
+  std::variant<std::string, TokenIds> text;
+  bool token_logprobs = false;
+};
+
+// Tokens drawn after a context.
+struct Generate {
+  Context context;
+  std::vector<std::string> until;  // in the given order, no empty ones
+  std::int64_t max_gen_toks = 256;
+  double temperature = 0;  // 0: greedy
+  double top_p = 1;
+  std::optional<std::string> think_end;
+  std::int32_t repeats = 1;
+  int top_logprobs = 0;
+  bool token_ids = false;
+  std::optional<std::vector<std::string>> gold;  // texts that count as right
+};
+
+struct Request {
+  std::int64_t line = 0;  // counted by "\n" from 1
+  std::string custom_id;
+  std::string sha256;  // of the line's bytes without its "\n" (a "\r" before it is part of the line), 64 hex digits
+  std::string meta;    // JSON text exactly as in the line; "null" when absent
+  std::string task;    // name to group reports by; may be empty
+  std::uint64_t seed = 0;
+  std::int64_t max_length = 0;
+  bool add_bos = false;  // put BOS before a context that does not start with it
+  std::variant<Loglikelihood, Rolling, Generate> body;
+
+  // Answers wanted: repeats of a generation, else 1.
+  [[nodiscard]] std::int32_t n_repeats() const {
+    const auto* generate = std::get_if<Generate>(&body);
+    return generate == nullptr ? 1 : generate->repeats;
+  }
+  [[nodiscard]] const char* kind() const {
+    constexpr const char* kNames[] = {"loglikelihood", "loglikelihood_rolling", "generate_until"};
+    return kNames[body.index()];
+  }
+};
+
+}  // namespace bathys::eval
