@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "model/layers.hpp"
+#include "model/sequence.hpp"
+#include "model/step.hpp"
+
+namespace bathys::model {
+
+struct ModelOptions {
+  std::int64_t max_rows = 512;  // rows of one step
+  std::int64_t head_rows = 64;  // rows whose logits are held at once
+  bool cone = true;             // skip, layer by layer, the rows that no wanted logit and no later token can see; changes no number
+};
+
+// A row whose sums were not finite: its sequence is lost from here on, the others are untouched.
+struct RowFailure {
+  int chunk = 0;  // index in the step
+  int layer = 0;
+  std::int64_t position = 0;
+};
+
+// What is asked of one wanted row.
+struct HeadQuery {
+  std::int64_t wanted_row = 0;  // number among the step's wanted rows
+  std::int64_t target = -1;     // token to score; -1: draw one
+  std::uint64_t key = 0;        // keys of the draw, as kernels::DrawKeys
+  std::int64_t position = 0;
+  std::int32_t repeat = 0;
+  float temperature = 0;
+  double top_p = 1;
+  int top_logprobs = 0;
+};
+
+struct HeadAnswer {
+  bool finite = false;         // no NaN or infinity among the logits; else the rest is unset
+  std::int64_t token = -1;     // the target, or the token drawn
+  float logprob = 0;           // of `token`, under the plain softmax over the whole vocabulary
+  bool greedy = false;         // `token` is the argmax, ties to the lowest id
+  std::vector<std::pair<std::int32_t, float>> top;  // the best log-probabilities, ties to the lower id
+};
+
+// Rows through each layer, for reports.
+struct LayerCounters {
+  std::int64_t source_rows = 0, window_rows = 0, full_rows = 0;
+};
+
+// The text model on the ranks that share its weights.  Every rank makes the same calls with the same arguments (the ranks enter the same
+// collectives) and gets the same answers, bit for bit whatever their number.
+class Model {
+ public:
+  // ranks: those over which `weights` is cut; outlives the model.
+  Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks, const ModelOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  [[nodiscard]] const config::ModelConfig& config() const;
+  [[nodiscard]] const ModelOptions& options() const;
+  [[nodiscard]] CacheArena& caches();
+  [[nodiscard]] Sequence fork(const Sequence& from);
+  [[nodiscard]] parallel::Collectives& ranks();
+
+  // Runs the rows of a step and moves their sequences on.  Keeps the hidden states of the wanted rows (reach 0) until the next run.
+  //   returns the first failed row of each failed chunk, the same on all ranks
+  std::vector<RowFailure> run(const Step& step);
+  [[nodiscard]] std::int64_t wanted() const;
+
+  // Log-probabilities and draws for wanted rows of the last step, in chunks of head_rows.
+  std::vector<HeadAnswer> head(std::span<const HeadQuery> queries);
+  // All logits of one wanted row [V], for tests and reports.
+  std::vector<float> logits(std::int64_t wanted_row);
+
+  // Null: none.
+  void observe(Observer* observer);
+  [[nodiscard]] const std::vector<LayerCounters>& counters() const;
+  [[nodiscard]] std::int64_t weight_bytes() const;
+  [[nodiscard]] std::int64_t workspace_bytes() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bathys::model

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "model/model.hpp"
+
+namespace bathys::model {
+
+struct Model::State {
+  State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in, const ModelOptions& options_in);
+
+  Exec exec;
+  config::ModelConfig config;
+  ModelWeights weights;
+  parallel::Collectives& ranks;
+  ModelOptions options;
+  CacheArena caches;
+  StepPlan plan;
+  Workspace work;
+  kernels::Vec<const float> window_freqs, compressed_freqs;
+  std::vector<std::int64_t> vocab_bytes;  // per rank, of one row of float32 logits
+  Observer* observer = nullptr;
+  std::vector<LayerCounters> counters;
+
+  // model.cpp
+  Stream start(const StepContext& c);
+  Stream run_layer(const StepContext& c, int layer, const Stream& stream);
+  void finish(const StepContext& c, const Stream& stream);
+  std::vector<RowFailure> failures(const Step& step);
+  // head.cpp
+  void logits_of(std::span<const HeadQuery> queries);
+  std::vector<float> gather_logits(std::int64_t n);
+  void answer(std::span<const HeadQuery> queries, std::span<HeadAnswer> answers);
+};
+
+// A host vector's device copy and back.
+template <class T>
+kernels::Vec<T> to_device(const char* label, const std::vector<T>& host) {
+  kernels::Vec<T> device(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), host.size());
+  Kokkos::deep_copy(device, Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(host.data(), host.size()));
+  return device;
+}
+template <class V>
+std::vector<typename V::non_const_value_type> to_host(const V& device) {
+  std::vector<typename V::non_const_value_type> host(device.extent(0));
+  Kokkos::deep_copy(Kokkos::View<typename V::non_const_value_type*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(host.data(), host.size()), device);
+  return host;
+}
+
+}  // namespace bathys::model

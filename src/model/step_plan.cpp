@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/step_plan.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "kernels/embedding.hpp"
+
+namespace bathys::model {
+namespace {
+
+using kernels::Mat;
+using kernels::Vec;
+
+template <class T>
+using HostSpan = Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+// A device copy of a host vector.  Small and few per step; the copy is enqueued before the kernels that read it.
+template <class T>
+Vec<const T> upload(const char* label, const std::vector<T>& host) {
+  Vec<T> device(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), host.size());
+  Kokkos::deep_copy(device, HostSpan<T>(host.data(), host.size()));
+  return device;
+}
+
+}  // namespace
+
+StepPlan::StepPlan(const config::ModelConfig& config, const CacheLayout& layout, std::int64_t max_rows, bool cone)
+    : config_(config), layout_(layout), max_rows_(max_rows), cone_(cone && config.cone_layer() >= 0) {
+  if (config.engram_enabled()) engram_ = config::engram_layout(config);
+  const auto sources = static_cast<std::size_t>(layout.n_sources());
+  layers_.resize(static_cast<std::size_t>(config.n_layers));
+  pages_.resize(sources);
+  n_groups_.resize(sources);
+  max_reachable_.resize(sources);
+  groups_.resize(sources);
+  group_positions_.resize(sources);
+  engram_ids_.resize(config.engram_layer_ids.size());
+}
+
+// A row at distance r of a wanted row is seen by it through the windows of the layers above: each layer looks back W-1 positions.
+std::int64_t StepPlan::full_limit(int layer) const {
+  if (!cone_ || layer < config_.cone_layer()) return kNoReach;
+  return std::int64_t{config_.n_layers - 1 - layer} * (config_.window_size - 1);
+}
+std::int64_t StepPlan::window_limit(int layer) const {
+  if (!cone_ || layer < config_.cone_layer()) return kNoReach;
+  return std::int64_t{config_.n_layers - layer} * (config_.window_size - 1);
+}
+
+void StepPlan::build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map) {
+  n_rows_ = step.rows();
+  require(n_rows_ <= max_rows_, ExitCode::internal, "step: {} rows, at most {} fit", n_rows_, max_rows_);
+  build_rows(exec, step);
+  build_layers(exec, step);
+  check_windows(step);
+  build_sources(exec, step);
+  build_engram(exec, step, token_map);
+}
+
+void StepPlan::build_rows(const Exec& /*exec*/, const Step& step) {
+  std::vector<std::int64_t> position, first_position;
+  std::vector<std::int32_t> sequence, first_row, n_rows, tokens;
+  std::vector<std::uint8_t> image;
+  std::vector<kernels::BlockAddress> state;
+  reach_.clear();
+  for (const SequenceChunk& chunk : step.chunks) {
+    const auto n = static_cast<std::int64_t>(chunk.tokens.size());
+    require(chunk.reach.size() == chunk.tokens.size() && (chunk.image.empty() || chunk.image.size() == chunk.tokens.size()), ExitCode::internal,
+            "step: a chunk of {} tokens has {} reaches and {} image marks", n, chunk.reach.size(), chunk.image.size());
+    const std::int64_t start = chunk.sequence->length_;
+    first_position.push_back(start);
+    first_row.push_back(static_cast<std::int32_t>(tokens.size()));
+    n_rows.push_back(static_cast<std::int32_t>(n));
+    state.push_back({chunk.sequence->state_.get()});
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int32_t token = chunk.tokens[static_cast<std::size_t>(i)];
+      require(token >= 0 && token < config_.vocab_size, ExitCode::internal, "step: token id {} is outside the vocabulary of {}", token, config_.vocab_size);
+      tokens.push_back(token);
+      position.push_back(start + i);
+      sequence.push_back(static_cast<std::int32_t>(state.size() - 1));
+      image.push_back(chunk.image.empty() ? std::uint8_t{0} : chunk.image[static_cast<std::size_t>(i)]);
+      reach_.push_back(chunk.reach[static_cast<std::size_t>(i)]);
+    }
+  }
+  tokens_ = upload("step_tokens", tokens);
+  image_ = upload("step_image", image);
+  step_rows_ = {upload("step_position", position), upload("step_sequence", sequence)};
+  sequences_.first_position = upload("step_first_position", first_position);
+  sequences_.first_row = upload("step_first_row", first_row);
+  sequences_.n_rows = upload("step_n_rows", n_rows);
+  sequences_.state = upload("step_state", state);
+}
+
+void StepPlan::build_layers(const Exec& /*exec*/, const Step& /*step*/) {
+  std::vector<std::int32_t> active(static_cast<std::size_t>(n_rows_));
+  for (std::size_t i = 0; i < active.size(); ++i) active[i] = static_cast<std::int32_t>(i);
+  for (int l = 0; l < config_.n_layers; ++l) {
+    LayerRows rows;
+    rows.active = static_cast<std::int64_t>(active.size());
+    const bool all = rows.active == n_rows_;
+    std::vector<std::int32_t> window, window_of, full, full_of;
+    std::vector<std::uint8_t> valid(static_cast<std::size_t>(n_rows_), 0);
+    for (std::size_t i = 0; i < active.size(); ++i) {
+      const std::int64_t reach = reach_[static_cast<std::size_t>(active[i])];
+      if (reach <= window_limit(l)) {
+        window.push_back(active[i]);
+        window_of.push_back(static_cast<std::int32_t>(i));
+        valid[static_cast<std::size_t>(active[i])] = 1;
+      }
+      if (reach <= full_limit(l)) {
+        full.push_back(active[i]);
+        full_of.push_back(static_cast<std::int32_t>(i));
+      }
+    }
+    rows.window = static_cast<std::int64_t>(window.size());
+    rows.full = static_cast<std::int64_t>(full.size());
+    if (!all) rows.active_rows = upload("rows_active", active);
+    if (rows.window != n_rows_) {
+      rows.window_rows = upload("rows_window", window);
+      rows.window_valid = upload("rows_window_valid", valid);
+    }
+    if (rows.window != rows.active) rows.window_of_active = upload("rows_window_of_active", window_of);
+    if (rows.full != n_rows_) rows.full_rows = upload("rows_full", full);
+    if (rows.full != rows.active) rows.full_of_active = upload("rows_full_of_active", full_of);
+    layers_[static_cast<std::size_t>(l)] = rows;
+    active = std::move(full);
+  }
+  wanted_rows_.clear();
+  std::vector<std::int32_t> wanted_of;
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    if (reach_[static_cast<std::size_t>(active[i])] == 0) {
+      wanted_rows_.push_back(active[i]);
+      wanted_of.push_back(static_cast<std::int32_t>(i));
+    }
+  }
+  wanted_of_full_ = upload("rows_wanted", wanted_of);
+}
+
+// Every window that a full row looks into must be whole: behind the step the ring has it from valid_from on, within the step the rows have it
+// by the choice of the limits.
+void StepPlan::check_windows(const Step& step) const {
+  if (!cone_) return;
+  for (int l = config_.cone_layer(); l < config_.n_layers; ++l) {
+    std::size_t row = 0;
+    for (const SequenceChunk& chunk : step.chunks) {
+      const std::int64_t start = chunk.sequence->length_;
+      std::int64_t valid_from = chunk.sequence->valid_from_[static_cast<std::size_t>(l)];
+      for (std::size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
+        const std::int64_t position = start + static_cast<std::int64_t>(i);
+        if (reach_[row] > window_limit(l)) valid_from = position + 1;
+        if (reach_[row] > full_limit(l)) continue;
+        const std::int64_t oldest = std::max<std::int64_t>(0, position - config_.window_size + 1);
+        require(oldest >= valid_from, ExitCode::internal, "step: layer {} at position {} needs window KV from {} on, the sequence has it from {}", l,
+                position, oldest, valid_from);
+      }
+    }
+  }
+}
+
+void StepPlan::build_sources(const Exec& /*exec*/, const Step& step) {
+  for (int source = 0; source < layout_.n_sources(); ++source) {
+    const auto s = static_cast<std::size_t>(source);
+    const std::int64_t ratio = layout_.ratio(source);
+    std::vector<kernels::BlockAddress> pages;
+    std::vector<std::int32_t> first_page, sequence;
+    std::vector<std::int64_t> group, positions;
+    std::int64_t reachable = 0;
+    for (std::size_t b = 0; b < step.chunks.size(); ++b) {
+      const Sequence& q = *step.chunks[b].sequence;
+      const std::int64_t end = q.length_ + static_cast<std::int64_t>(step.chunks[b].tokens.size());
+      first_page.push_back(static_cast<std::int32_t>(pages.size()));
+      for (const auto& page : q.pages_[s]) pages.push_back({page.get()});
+      for (std::int64_t j = q.length_ / ratio; j < end / ratio; ++j) {
+        sequence.push_back(static_cast<std::int32_t>(b));
+        group.push_back(j);
+        positions.push_back(j * ratio);
+      }
+      reachable = std::max(reachable, end / ratio);
+    }
+    pages_[s] = {upload("step_pages", pages), upload("step_first_page", first_page)};
+    groups_[s] = {upload("step_group_sequence", sequence), upload("step_group", group)};
+    group_positions_[s] = upload("step_group_position", positions);
+    n_groups_[s] = static_cast<std::int64_t>(group.size());
+    max_reachable_[s] = reachable;
+  }
+}
+
+void StepPlan::build_engram(const Exec& /*exec*/, const Step& step, const std::vector<std::int32_t>& token_map) {
+  if (!config_.engram_enabled()) return;
+  const int max_ngram = config_.engram_max_ngram_size;
+  const auto columns = static_cast<std::size_t>(config_.engram_columns());
+  const std::int64_t pad = token_map[static_cast<std::size_t>(config_.engram_pad_id)];
+  std::vector<std::vector<std::int64_t>> ids(engram_.layers.size(), std::vector<std::int64_t>(static_cast<std::size_t>(n_rows_) * columns));
+  std::vector<std::int64_t> history(static_cast<std::size_t>(max_ngram));
+  std::size_t row = 0;
+  for (const SequenceChunk& chunk : step.chunks) {
+    std::vector<std::int64_t> seen = chunk.sequence->recent_;  // compressed, newest last
+    for (std::size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
+      const bool dead = !chunk.image.empty() && chunk.image[i] != 0;
+      seen.push_back(dead ? Sequence::kDead : token_map[static_cast<std::size_t>(chunk.tokens[i])]);
+      bool blocked = false;
+      for (int back = 0; back < max_ngram; ++back) {
+        const auto at = static_cast<std::int64_t>(seen.size()) - 1 - back;
+        blocked = blocked || at < 0 || seen[static_cast<std::size_t>(at)] == Sequence::kDead;
+        history[static_cast<std::size_t>(back)] = blocked ? pad : seen[static_cast<std::size_t>(at)];
+      }
+      for (std::size_t e = 0; e < ids.size(); ++e) {
+        const config::EngramLayout::Layer& layer = engram_.layers[e];
+        kernels::engram_hash(history.data(), layer.multipliers.data(), layer.primes.data(), layer.offsets.data(), max_ngram, config_.engram_n_heads,
+                             ids[e].data() + row * columns);
+      }
+    }
+  }
+  for (std::size_t e = 0; e < ids.size(); ++e) {
+    const Vec<const std::int64_t> flat = upload("engram_ids", ids[e]);
+    Mat<std::int64_t> matrix(Kokkos::view_alloc(std::string("engram_ids"), Kokkos::WithoutInitializing), static_cast<std::size_t>(n_rows_), columns);
+    Kokkos::deep_copy(Vec<std::int64_t>(UnmanagedView<std::int64_t*>(matrix.data(), flat.extent(0))), flat);
+    engram_ids_[e] = matrix;
+  }
+}
+
+void StepPlan::commit(const Step& step, const std::vector<std::int32_t>& token_map) const {
+  const auto keep = static_cast<std::size_t>(std::max(config_.engram_max_ngram_size - 1, 0));
+  std::size_t row = 0;
+  for (const SequenceChunk& chunk : step.chunks) {
+    Sequence& sequence = *chunk.sequence;
+    for (std::size_t i = 0; i < chunk.tokens.size(); ++i, ++row) {
+      if (!token_map.empty()) {
+        const bool dead = !chunk.image.empty() && chunk.image[i] != 0;
+        sequence.recent_.push_back(dead ? Sequence::kDead : token_map[static_cast<std::size_t>(chunk.tokens[i])]);
+      }
+      const std::int64_t position = sequence.length_ + static_cast<std::int64_t>(i);
+      for (int l = std::max(config_.cone_layer(), 0); cone_ && l < config_.n_layers; ++l) {
+        if (reach_[row] > window_limit(l)) sequence.valid_from_[static_cast<std::size_t>(l)] = position + 1;
+      }
+    }
+    sequence.length_ += static_cast<std::int64_t>(chunk.tokens.size());
+    if (sequence.recent_.size() > keep) sequence.recent_.erase(sequence.recent_.begin(), sequence.recent_.end() - static_cast<std::ptrdiff_t>(keep));
+  }
+}
+
+}  // namespace bathys::model
