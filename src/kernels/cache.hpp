@@ -20,12 +20,18 @@ BATHYS_FUNCTION constexpr std::int64_t page_bytes(int head_dim, int index_head_d
   return kGroupsPerPage * (group_record_bytes(head_dim) + key_record_bytes(index_head_dim));
 }
 
+// Base of a block of cache memory.  A type of its own because Kokkos reads a trailing `*` of an element type as one more rank.
+struct BlockAddress {
+  std::uint8_t* bytes = nullptr;
+  BATHYS_FUNCTION operator std::uint8_t*() const { return bytes; }  // NOLINT(google-explicit-constructor): it is a pointer
+};
+
 // The sequences of one step.  Rows of a sequence are consecutive step rows with ascending positions.
 struct StepSequences {
   Vec<const std::int64_t> first_position;  // [B] position of the sequence's first row in this step
   Vec<const std::int32_t> first_row;       // [B] its step row
   Vec<const std::int32_t> n_rows;          // [B]
-  Vec<std::uint8_t* const> state;          // [B] base of the state block
+  Vec<const BlockAddress> state;          // [B] base of the state block
 };
 struct StepRows {
   Vec<const std::int64_t> position;  // [T]
@@ -33,7 +39,7 @@ struct StepRows {
 };
 // The pages of one KV source: page p of sequence b is pages[first_page[b] + p].
 struct SourcePages {
-  Vec<std::uint8_t* const> pages;
+  Vec<const BlockAddress> pages;
   Vec<const std::int32_t> first_page;  // [B]
 };
 

@@ -20,7 +20,7 @@ void engram_lookup(const Exec& exec, const Mat<const std::int64_t>& ids, const M
 
 // Per copy j: dot = dot16(h_j * (q_w k_w), key_j) * rsqrt(mean h_j^2 + eps) * rsqrt(mean key_j^2 + eps) * D^-1/2;
 // gate = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image rows; h_j <- bf16(h_j + gate * value).
-//   kv bf16 [n, (M+1)*D] (M keys, then the value)   q_weight, k_weight bf16 [M, D]   image by STEP row   gate_out [n, M] or empty   h [n, M*D]
+//   kv bf16 [n, (M+1)*D] (M keys, then the value)   q_weight, k_weight bf16 [M, D]   image by STEP row (empty: none)   gate_out [n, M] or empty   h [n, M*D]
 void engram_apply(const Exec& exec, const Mat<const bf16>& kv, const Mat<const bf16>& q_weight, const Mat<const bf16>& k_weight,
                   const Vec<const std::uint8_t>& image, const Vec<const std::int32_t>& rows, float eps, const Mat<float>& gate_out, const Mat<bf16>& h);
 
