@@ -44,6 +44,9 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view name, std
 }
 
 Tokenizer Tokenizer::from_file(const std::filesystem::path& path, std::optional<std::int64_t> vocab_size) {
+  std::error_code error;
+  require(!std::filesystem::is_directory(path, error), ExitCode::bad_input, "{}: is a folder, expected a tokenizer.json",
+          path.string());
   std::ifstream in(path, std::ios::binary);
   require(in.is_open(), ExitCode::bad_input, "{}: cannot be opened, expected a tokenizer.json", path.string());
   std::string text((std::istreambuf_iterator<char>(in)), {});

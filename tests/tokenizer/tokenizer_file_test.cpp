@@ -145,6 +145,7 @@ TEST(TokenizerFile, NamesWhatStandsInItsPlace) {
   EXPECT_THAT(refusal("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(refusal("3"), HasSubstr("expected an object"));
   EXPECT_THROW((void)Tokenizer::from_file(kOdd + "/absent.json"), Error);
+  EXPECT_THROW((void)Tokenizer::from_file(kOdd), Error);
 }
 
 TEST(TokenizerFile, SurvivesHostileJson) {

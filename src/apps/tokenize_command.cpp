@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "apps/tokenize_command.hpp"
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "io/lines.hpp"
+#include "tokenizer/unicode.hpp"
+
+namespace bathys::apps {
+namespace {
+
+using tokenizer::TokenId;
+using tokenizer::Tokenizer;
+
+constexpr std::size_t kBatchBytes = std::size_t{4} << 20;  // of input that one parallel batch takes
+
+// Where an error is: a line of a file.
+struct Place {
+  std::string_view name;
+  std::int64_t line;
+
+  [[nodiscard]] Json parse(std::string_view text) const {
+    Json value;
+    if (const auto cause = try_parse_json(text, value)) refuse(*cause);
+    return value;
+  }
+  [[noreturn]] void refuse(std::string_view cause) const {
+    fail(ExitCode::bad_requests, "{}: line {}: {}", name, line, cause);
+  }
+};
+
+std::string json_text(std::string_view valid_utf8) { return Json(valid_utf8).dump(); }
+
+std::string id_list(const std::vector<TokenId>& ids) {
+  std::string text = "[";
+  for (const TokenId id : ids) {
+    const fmt::format_int digits(id);
+    text.append(digits.data(), digits.size());
+    text.push_back(',');
+  }
+  if (!ids.empty()) text.pop_back();
+  return text += "]\n";
+}
+
+void encode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
+                  io::Output& out) {
+  io::LineReader lines(input);
+  std::vector<std::string> texts;
+  std::size_t bytes = 0;
+  const auto answer = [&] {
+    for (const auto& ids : tokenizer.encode_batch(texts, options.threads, !options.plain)) out.write(id_list(ids));
+    texts.clear();
+    bytes = 0;
+  };
+  while (const auto line = lines.next()) {
+    if (io::is_blank(line->bytes)) continue;
+    const Place place{name, line->number};
+    Json value = place.parse(line->bytes);
+    if (!value.is_string()) place.refuse("expected a JSON string");
+    texts.push_back(std::move(value.get_ref<std::string&>()));
+    bytes += line->bytes.size();
+    if (bytes >= kBatchBytes) answer();
+  }
+  answer();
+}
+
+void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
+                  io::Output& out) {
+  io::LineReader lines(input);
+  std::vector<TokenId> ids;
+  while (const auto line = lines.next()) {
+    if (io::is_blank(line->bytes)) continue;
+    const Place place{name, line->number};
+    const Json value = place.parse(line->bytes);
+    if (!value.is_array()) place.refuse("expected a list of token ids");
+    ids.clear();
+    for (const Json& id : value) {
+      const bool exists = id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocab_size());
+      if (!exists) place.refuse(fmt::format("{} is no token id, expected integers from 0 to {}", id.dump(), tokenizer.vocab_size() - 1));
+      ids.push_back(id.get<TokenId>());
+    }
+    out.print("{}\n", json_text(tokenizer.decode(ids, options.skip_special)));
+  }
+}
+
+void decode_text(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
+                 io::Output& out) {
+  constexpr std::string_view kBetween = " \t\r\n,[]";
+  std::vector<TokenId> ids;
+  for (std::size_t at = input.find_first_not_of(kBetween); at != std::string_view::npos; at = input.find_first_not_of(kBetween, at)) {
+    const std::string_view word = input.substr(at, input.find_first_of(kBetween, at) - at);
+    TokenId id = -1;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    require(error == std::errc() && end == word.data() + word.size() && id >= 0 && id < tokenizer.vocab_size(),
+            ExitCode::bad_requests, "{}: byte {}: {} is no token id, expected integers from 0 to {}", name, at,
+            json_text(tokenizer::to_valid_utf8(word.substr(0, 40))), tokenizer.vocab_size() - 1);
+    ids.push_back(id);
+    at += word.size();
+  }
+  out.write(tokenizer.decode(ids, options.skip_special));
+  out.write("\n");
+}
+
+void show_pieces(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, io::Output& out) {
+  const std::vector<TokenId> ids = tokenizer.encode(input, !options.plain);
+  for (const TokenId id : ids) {
+    const std::string_view bytes = tokenizer.token_bytes(id);
+    if (tokenizer::is_valid_utf8(bytes)) {
+      out.print("{:>7}  {}\n", id, json_text(bytes));
+      continue;
+    }
+    out.print("{:>7} ", id);
+    for (const char byte : bytes) out.print(" {:02x}", static_cast<std::uint8_t>(byte));
+    out.print("\n");
+  }
+  out.print("tokens={} bytes={} characters={} bytes_per_token={:.3f}\n", ids.size(), input.size(),
+            tokenizer::count_code_points(input), ids.empty() ? 0.0 : static_cast<double>(input.size()) / static_cast<double>(ids.size()));
+}
+
+}  // namespace
+
+void run_tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view input_name,
+                  io::Output& out) {
+  if (options.json && options.decode) {
+    decode_lines(tokenizer, options, input, input_name, out);
+  } else if (options.json) {
+    encode_lines(tokenizer, options, input, input_name, out);
+  } else if (options.decode) {
+    decode_text(tokenizer, options, input, input_name, out);
+  } else {
+    show_pieces(tokenizer, options, input, out);
+  }
+  out.finish();
+}
+
+}  // namespace bathys::apps

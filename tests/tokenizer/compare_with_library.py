@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares `bathys tokenize` with the Hugging Face tokenizers library (pip install tokenizers==0.23.3) on made texts.
+
+  compare_with_library.py BATHYS TOKENIZER.json [--seed N] [--characters N]
+
+Every code point, every pair and many triples of code point classes, every added token in several surroundings, random mixtures
+and, where Python's standard library brings some, real text. Exit 1 at the first difference.
+"""
+import argparse
+import json
+import random
+import subprocess
+import sys
+import unicodedata
+
+from tokenizers import Tokenizer
+
+SURROGATES = range(0xD800, 0xE000)
+# One or more of each kind that the split patterns tell apart.
+KINDS = ["a", "Z", "é", "ß", "ж", "अ", "ก", "ʰ", "\u0301", "\u0903", "\u20DD", "一", "龥", "龦", "㐀", "ぁ", "\u3099", "゛", "ー", "・", "゠", "1", "٣", "½",
+         "Ⅻ", "²", "〇", ".", "'", "_", "-", "(", "。", "「", "…", "$", "+", "€", "©", "^", "😀", "`", "~", " ", "\t", "\v", "\f", "\r", "\n", "\x1c", "\x85",
+         "\u00A0", "\u1680", "\u180E", "\u2003", "\u200B", "\u200D", "\u2028", "\u2029", "\u202F", "\u3000", "\uFEFF", "\uFFFD", "\x00", "\x07", "\x7f", "\uE000",
+         "\u0378", "\U000E0001", "\U0010FFFF"]
+
+
+def texts_of(library, rng, characters):
+    added = [library.id_to_token(i) for i in library.get_added_tokens_decoder()]
+    points = [c for c in range(0x110000) if c not in SURROGATES]
+    # Every code point: in order, between letters, after a space, in random order.
+    for begin in range(0, len(points), 512):
+        block = [chr(c) for c in points[begin:begin + 512]]
+        yield "".join(block)
+        yield "".join(f"a{c}b " for c in block)
+        yield "".join(f" {c}." for c in block)
+    rng.shuffle(points)
+    for begin in range(0, len(points), 512):
+        yield "".join(map(chr, points[begin:begin + 512]))
+    # Every pair and triple of kinds.
+    for first in KINDS:
+        for second in KINDS:
+            yield first + second
+            yield "x" + first + second + "y"
+            yield "".join(first + second + third for third in KINDS)
+            yield from (first + second + third for third in rng.sample(KINDS, 4))
+    for token in added:
+        yield token
+        yield token * 2
+        yield f"a{token}b {token} {token}\n"
+        yield token[:-1]
+        yield token[1:] + token[:1]
+        yield rng.choice(KINDS) + token + rng.choice(KINDS)
+    words = ["the", " of", "HTTP/2", "don't", "I'll", "naïve", "深度学习", "日本語テスト", "ไทย", "हिन्दी", "العربية", "x_y", "3.14", "1234567", "\r\n", "\n\n", "   ", "\t",
+             "👨\u200D👩\u200D👧", "e\u0301", "straße", "Ελλάδα", "--flag", "https://a.b/c?d=e", "<think>", "</think>"]
+    made = 0
+    while made < characters:
+        parts = []
+        for _ in range(rng.randrange(1, 120)):
+            kind = rng.randrange(6)
+            parts.append(rng.choice(words) if kind < 2 else rng.choice(KINDS) * rng.randrange(1, 5) if kind == 2 else chr(rng.randrange(0x20, 0x7f)) if kind == 3
+                         else chr(rng.choice(points)) if kind == 4 else rng.choice(added))
+        text = "".join(parts)
+        made += len(text)
+        yield text
+    for unit in ("a", " ", "\n", "😀", "ab", "abcdefghij", "ก", "ज्ञ", "-", "a\u0301"):
+        for n in (1, 31, 47, 48, 49, 50, 51, 1000, 5000):
+            yield unit * n
+            yield "x" + unit * n + "y"
+    for module in (argparse, json, random, unicodedata):
+        if getattr(module, "__file__", "").endswith(".py"):
+            yield open(module.__file__, encoding="utf-8").read()
+
+
+def run(bathys, options, lines):
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    done = subprocess.run([bathys, "tokenize", *options], input=text.encode(), stdout=subprocess.PIPE, check=True)
+    answers = [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+    assert len(answers) == len(lines), f"{len(answers)} answers to {len(lines)} lines"
+    return answers
+
+
+def same(what, given, ours, theirs):
+    for x, a, b in zip(given, ours, theirs):
+        if a != b:
+            at = next((i for i, (p, q) in enumerate(zip(a, b)) if p != q), min(len(a), len(b)))
+            sys.exit(f"{what} differ from entry {at}: {json.dumps(x)[:400]}\n  bathys  {a[max(0, at - 5):at + 8]}\n  library {b[max(0, at - 5):at + 8]}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("bathys")
+    parser.add_argument("tokenizer")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--characters", type=int, default=1_000_000)
+    options = parser.parse_args()
+    library = Tokenizer.from_file(options.tokenizer)
+    rng = random.Random(options.seed)
+    texts = list(texts_of(library, rng, options.characters))
+    model = ["--json", "--model", options.tokenizer]
+
+    theirs = [e.ids for e in library.encode_batch(texts, add_special_tokens=False)]
+    same("ids", texts, run(options.bathys, model, texts), theirs)
+    same("decoded texts", theirs, run(options.bathys, model + ["--decode"], theirs), texts)
+
+    size = library.get_vocab_size()
+    ids = [[rng.randrange(size) if n % 2 else rng.randrange(min(size, 300)) for _ in range(rng.randrange(40))] for n in range(20000)] + [[i] for i in range(size)]
+    for skip in (False, True):
+        theirs = [library.decode(i, skip_special_tokens=skip) for i in ids]
+        same("texts of random ids", ids, run(options.bathys, model + ["--decode"] + ["--skip-special"] * skip, ids), theirs)
+    print(f"{len(texts)} texts of {sum(map(len, texts))} characters and {len(ids)} lists of ids: no difference")
+
+
+if __name__ == "__main__":
+    main()
