@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/support.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <random>
+
+#include <unistd.h>
+
+#include "convert/convert.hpp"
+#include "parallel/agree.hpp"
+
+namespace bathys::test {
+
+parallel::Collectives& test_ranks() {
+  static const std::unique_ptr<parallel::Collectives> ranks = parallel::make_world_collectives();
+  return *ranks;
+}
+
+std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options) {
+  const std::string checkpoint = std::string(BATHYS_TEST_DATA) + (name == "nano" ? "/../inputs/models/nano" : "/golden/" + name + "/model");
+  // One folder per job: tests run side by side.
+  const std::string folder = test_ranks().broadcast_host((std::filesystem::temp_directory_path() / ("bathys-model-test-" + std::to_string(::getpid()))).string(), 0) + "-" + name;
+  parallel::agree(test_ranks(), [&] {
+    if (test_ranks().rank() == 0) convert::convert(checkpoint, folder);
+  });
+  const weights::ShardModel shards = weights::open_shards(test_ranks(), folder);
+  auto model = model::load_model(shards, test_ranks(), options);
+  if (test_ranks().rank() == 0) std::filesystem::remove_all(folder);
+  return model;
+}
+
+std::vector<std::vector<float>> logits_in_chunks(model::Model& model, const std::vector<std::int32_t>& tokens, const std::vector<std::int64_t>& chunks,
+                                                 const std::vector<std::uint8_t>& image) {
+  std::vector<std::vector<float>> out;
+  model::Sequence sequence = model.caches().make();
+  std::size_t at = 0;
+  for (std::size_t step = 0; at < tokens.size(); ++step) {
+    const auto n = std::min(static_cast<std::size_t>(chunks[std::min(step, chunks.size() - 1)]), tokens.size() - at);
+    model::SequenceChunk chunk{&sequence, {tokens.begin() + static_cast<std::ptrdiff_t>(at), tokens.begin() + static_cast<std::ptrdiff_t>(at + n)}, std::vector<std::int64_t>(n, 0), {}};
+    if (!image.empty()) chunk.image.assign(image.begin() + static_cast<std::ptrdiff_t>(at), image.begin() + static_cast<std::ptrdiff_t>(at + n));
+    model::Step s;
+    s.chunks.push_back(std::move(chunk));
+    model.run(s);
+    for (std::int64_t i = 0; i < model.wanted(); ++i) out.push_back(model.logits(i));
+    at += n;
+  }
+  return out;
+}
+
+std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t i = 0; i < n; ++i) tokens.push_back(static_cast<std::int32_t>(generator() % static_cast<std::uint64_t>(vocab)));
+  return tokens;
+}
+
+}  // namespace bathys::test
