@@ -4,7 +4,7 @@
 # Every step is idempotent and quick when its work is done already.
 #
 #   BATHYS_BUILD_DIR  holds one build folder per preset (default: build/ of the checkout)
-#   BATHYS_CACHE_DIR  holds Kokkos builds (default: ~/.cache/bathys); Kokkos_ROOT names an installed Kokkos instead
+#   Kokkos_ROOT       an installed Kokkos (default: one is built into BATHYS_DEPS, ~/.cache/bathys)
 #   BATHYS_JOBS       compile jobs at once (default: the cores this process may use)
 
 bathys_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -75,7 +75,7 @@ find_or_build_kokkos() {
     return 0
   fi
   mkdir -p "$bathys_build/log"
-  if ! prefix=$(BATHYS_JOBS=$bathys_jobs bash "$bathys_root/src/cmake/install_kokkos.sh" "$kind" 2>"$log"); then
+  if ! prefix=$(bash "$bathys_root/src/cmake/install_kokkos.sh" "$kind" 2>"$log"); then
     tail -n 40 "$log" >&2
     printf 'bathys: error: Kokkos (%s) could not be built; the whole log is %s; an installed one is taken from Kokkos_ROOT\n' \
       "$kind" "$log" >&2
