@@ -39,9 +39,10 @@ struct WeightRows {
   std::int64_t scale_stride = 0;
 };
 
-// Packs rows [row0, row0 + rows) of one matrix [n, k] into `packed` (host memory, packed_bytes).  row0 must be a multiple of 32 or the
-// call must end the matrix exactly once per row; `source.codes` points at row row0, `source.scales` at the scale row of row0 (fp4: row0;
-// fp8: row0 / 32).  Padding rows must have been zeroed: call clear_packed first.
+// Packs rows [row0, row0 + rows) of one matrix [n, k] into `packed` (host memory, packed_bytes); pieces may come in any order, fp8
+// pieces start at a multiple of 32.  `source.codes` points at row row0, `source.scales` at the scale row of row0 (fp4: row0; fp8:
+// row0 / 32).  Padding must have been zeroed: call clear_packed first.  A block of zeros gets the scale 1, whatever its code was.
+//   throws Error(bad_input) where a weight or the scale of a weight is NaN
 void clear_packed(WeightKind kind, std::int64_t n, std::int64_t k, std::uint8_t* packed);
 void pack_rows(WeightKind kind, std::int64_t n, std::int64_t k, std::int64_t row0, std::int64_t rows, const WeightRows& source,
                std::uint8_t* packed);
@@ -56,18 +57,20 @@ class Activation {
   [[nodiscard]] std::int64_t k() const { return k_; }
   [[nodiscard]] bool is_q8() const { return q8_; }
 
-  // The buffers are public to the kernels of this folder only; see activation.cpp for their layout.
-  struct Buffers;
-
-  // Private state, public for kernels/ (a Kokkos functor needs plain members).
+  // Private to this folder: a Kokkos functor needs plain members.  Blocks are 32 inputs; a shorter last block is padded with zeros.
   std::int64_t rows_ = 0, k_ = 0, max_rows_ = 0, max_k_ = 0;
-  bool q8_ = false;
-  Mat<float> values;               // [rows, k] decoded q (q8: multiples of 2^-9 up to 448) or the plain value
-  Mat<float> scales;               // [rows, ceil(k/32)] s_a (q8) ; NaN where the block holds a NaN or infinity
-  Mat<std::int16_t> hi;            // [rows, k] fp4 path: 512 q = 8 hi + lo
-  Mat<std::int8_t> lo;             // [rows, k]
-  Mat<std::uint8_t> lo_flag;       // [rows, ceil(k/32)] some lo != 0
-  Mat<std::uint8_t> parts;         // int8 path for few rows, see activation.cpp
+  bool with_q8_ = false;  // buffers for q8 exist
+  bool q8_ = false;       // the rows hold q8
+  Mat<float> values;      // [rows, >= k] the plain value; q8: 2^8 q, since E4M3 weights are widened as fp16 numbers, 2^-8 of their value
+  Mat<float> scales;      // [rows, blocks] q8: s_a, NaN where the block holds a NaN or an infinity (q is 0 there)
+  // q8 on the host only.  512 q is an integer below 2^18:
+  Mat<std::int16_t> hi;     // [rows, >= k] 512 q = 8 hi + lo
+  Mat<std::int16_t> lo;     // [rows, >= k]
+  Mat<std::int8_t> parts;   // [rows, blocks * 96] 512 q = 4096 h1 + 32 h0 + r: a block has 8 groups of four inputs (in the order 0 2 1
+                            // 3), each 4 bytes h0, 4 bytes h1, 4 bytes r; h0 in [-64, 63], h1 in [-56, 56], |r| < 32
+  Mat<std::int32_t> sums;   // [rows, blocks] sum of 512 q
+  Mat<std::uint8_t> rests;  // [rows, blocks] kHasLo: some lo is not 0; kHasR: some r is not 0
+  static constexpr std::uint8_t kHasLo = 1, kHasR = 2;
 };
 
 // x bf16 [n, >= k] (the leading k columns of each row; row stride x.stride(0)).  Quantizes Q8 in groups of 32.
