@@ -14,11 +14,11 @@ bathys_jobs=${BATHYS_JOBS:-$(nproc)}
 # The Debian 12 packages the program is built from, and those its tests and lint need beyond them. This is the one list;
 # elsewhere (a cluster's modules, Spack, other distributions) the same libraries are found by CMake.
 # shellcheck disable=SC2034  # the scripts that source this name them
-build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache
+build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache python3
   libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libssl-dev libxxhash-dev libutf8proc-dev libgtest-dev libgmock-dev)
 # shellcheck disable=SC2034
-check_packages=(python3 python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
+check_packages=(python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
 
 say() { printf '%s\n' "$*"; }
 die() {  # CODE WORDS...: one cause line and the exit code
