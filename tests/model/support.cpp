@@ -2,6 +2,7 @@
 #include "model/support.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 
@@ -17,17 +18,34 @@ parallel::Collectives& test_ranks() {
   return *ranks;
 }
 
-std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options) {
+namespace {
+
+std::unique_ptr<model::Model> load(const std::string& name, const model::ModelOptions& options, parallel::Collectives& ranks) {
   const std::string checkpoint = std::string(BATHYS_TEST_DATA) + (name == "nano" ? "/../inputs/models/nano" : "/golden/" + name + "/model");
   // One folder per job: tests run side by side.
-  const std::string folder = test_ranks().broadcast_host((std::filesystem::temp_directory_path() / ("bathys-model-test-" + std::to_string(::getpid()))).string(), 0) + "-" + name;
+  const std::string unique = "bathys-model-test-" + std::to_string(::getpid()) + "-" + name;
+  const std::string folder = test_ranks().broadcast_host((std::filesystem::temp_directory_path() / unique).string(), 0);
   parallel::agree(test_ranks(), [&] {
     if (test_ranks().rank() == 0) convert::convert(checkpoint, folder);
   });
-  const weights::ShardModel shards = weights::open_shards(test_ranks(), folder);
-  auto model = model::load_model(shards, test_ranks(), options);
+  auto model = model::load_model(weights::open_shards(ranks, folder), ranks, options);
+  test_ranks().barrier();
   if (test_ranks().rank() == 0) std::filesystem::remove_all(folder);
   return model;
+}
+
+}  // namespace
+
+std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options) { return load(name, options, test_ranks()); }
+
+std::unique_ptr<model::Model> load_test_model_alone(const std::string& name, const model::ModelOptions& options) {
+  static const std::unique_ptr<parallel::Collectives> alone = parallel::make_single_collectives();
+  return load(name, options, *alone);
+}
+
+bool full_tier() {
+  const char* value = std::getenv("BATHYS_FULL");
+  return value != nullptr && std::string(value) == "1";
 }
 
 std::vector<std::vector<float>> logits_in_chunks(model::Model& model, const std::vector<std::int32_t>& tokens, const std::vector<std::int64_t>& chunks,

@@ -12,6 +12,11 @@ namespace bathys::test {
 // A golden or nano checkpoint, converted once per build tree and loaded onto all ranks of the test.
 //   name: "base", "plain", "vision" (tests/golden) or "nano" (inputs/models)
 std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options);
+// The same, whole on every rank: what the ranks together must equal.
+std::unique_ptr<model::Model> load_test_model_alone(const std::string& name, const model::ModelOptions& options);
+
+// Whether the whole product of cases is asked for (BATHYS_FULL=1, set by tests/run.sh --full) or a cover of it.
+bool full_tier();
 
 // The group of all ranks of this test program.
 parallel::Collectives& test_ranks();
