@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs through the engine: the numbers of a job are those of the plain model, whatever shares its steps.
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "model/support.hpp"
+
+namespace bathys::test {
+namespace {
+
+using engine::Engine;
+using engine::EngineOptions;
+using engine::GenerateJob;
+using engine::JobResult;
+using engine::ScoreJob;
+
+std::map<std::int64_t, JobResult> run_all(Engine& engine) {
+  std::map<std::int64_t, JobResult> results;
+  while (engine.step()) {
+    for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+  }
+  for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+  EXPECT_EQ(engine.pending(), 0);
+  return results;
+}
+
+std::vector<std::int32_t> joined(std::vector<std::int32_t> a, const std::vector<std::int32_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A mix of score jobs with and without a common context, and generations at temperature 0 and 1 with repeats.
+void submit_mix(Engine& engine, std::int64_t vocab) {
+  for (std::int64_t tag = 0; tag < 6; ++tag) {
+    ScoreJob job{.tag = tag, .sequences = {}};
+    const auto context = random_tokens(5 + 23 * tag, vocab, 10 + static_cast<std::uint64_t>(tag));
+    for (std::uint64_t c = 0; c < 4; ++c) {
+      job.sequences.push_back({joined(context, random_tokens(1 + static_cast<std::int64_t>(c) * 3, vocab, c)), static_cast<std::int64_t>(context.size())});
+    }
+    engine.submit(std::move(job));
+  }
+  for (std::int64_t tag = 6; tag < 9; ++tag) engine.submit(ScoreJob{tag, {{random_tokens(90 + tag, vocab, 77), 1}}});
+  for (std::int64_t tag = 9; tag < 13; ++tag) {
+    GenerateJob job;
+    job.tag = tag;
+    job.prompt = random_tokens(1 + 13 * (tag - 9), vocab, 40);
+    job.max_new_tokens = 12;
+    job.temperature = tag % 2 == 0 ? 1.0F : 0.0F;
+    job.top_p = tag == 12 ? 0.5 : 1.0;
+    job.key = 0x1234567 + static_cast<std::uint64_t>(tag);
+    job.repeats = {0, 1, 5};
+    job.top_logprobs = tag == 10 ? 3 : 0;
+    engine.submit(std::move(job));
+  }
+}
+
+std::string text_of(const std::map<std::int64_t, JobResult>& results) {
+  std::string out;
+  for (const auto& [tag, r] : results) {
+    out += fmt::format("{}: {}", tag, r.failure ? r.failure->code : "");
+    for (const auto& sequence : r.scores) {
+      for (const auto& s : sequence) out += fmt::format(" {:08x}{}", std::bit_cast<std::uint32_t>(s.logprob), s.greedy ? "g" : "");
+    }
+    for (const auto& g : r.generated) {
+      out += fmt::format(" r{} f{}", g.repeat, static_cast<int>(g.finish));
+      for (const auto& t : g.tokens) {
+        out += fmt::format(" {}={:08x}", t.id, std::bit_cast<std::uint32_t>(t.logprob));
+        for (const auto& [id, logprob] : t.top) out += fmt::format(",{}:{:08x}", id, std::bit_cast<std::uint32_t>(logprob));
+      }
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string run_mix(const EngineOptions& options, bool cone) {
+  const auto model = load_test_model("nano", {.max_rows = 4096, .head_rows = 8, .cone = cone});
+  Engine engine(*model, nullptr, options);
+  submit_mix(engine, model->config().vocab_size);
+  return text_of(run_all(engine));
+}
+
+TEST(Engine, GivesTheSameBitsForEveryRowBudgetSharingAndCone) {
+  const std::string reference = run_mix({.row_budget = 4096, .max_sequences = 64, .prefix_sharing = false}, false);
+  EXPECT_EQ(std::count(reference.begin(), reference.end(), '\n'), 13);
+  EXPECT_EQ(run_mix({.row_budget = 4096, .max_sequences = 64, .prefix_sharing = true}, true), reference);
+  EXPECT_EQ(run_mix({.row_budget = 64, .max_sequences = 5, .prefix_sharing = true}, true), reference);
+  EXPECT_EQ(run_mix({.row_budget = 7, .max_sequences = 2, .prefix_sharing = true}, true), reference);
+  EXPECT_EQ(run_mix({.row_budget = 33, .max_sequences = 3, .prefix_sharing = false}, true), reference);
+  if (full_tier()) {
+    EXPECT_EQ(run_mix({.row_budget = 1, .max_sequences = 64, .prefix_sharing = true}, true), reference);
+  }
+}
+
+TEST(Engine, ScoresAreLogSoftmaxOfThePlainModelsLogits) {
+  const auto model = load_test_model("nano", {.max_rows = 256, .head_rows = 5, .cone = true});
+  const auto tokens = random_tokens(60, model->config().vocab_size, 3);
+  Engine engine(*model, nullptr, {.row_budget = 17});
+  engine.submit(ScoreJob{0, {{tokens, 20}}});
+  const JobResult result = run_all(engine).at(0);
+  ASSERT_EQ(result.scores.at(0).size(), 40U);
+  const auto plain = load_test_model("nano", {.max_rows = 256, .head_rows = 5, .cone = false});
+  const auto logits = logits_in_chunks(*plain, tokens, {60});
+  for (std::size_t i = 0; i < 40; ++i) {
+    const std::vector<float>& row = logits[19 + i];
+    const auto target = static_cast<std::size_t>(tokens[20 + i]);
+    const double max = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const float l : row) sum += std::exp(double(l) - max);
+    EXPECT_NEAR(result.scores[0][i].logprob, double(row[target]) - max - std::log(sum), 2e-6) << i;
+    EXPECT_EQ(result.scores[0][i].greedy, std::max_element(row.begin(), row.end()) - row.begin() == static_cast<std::ptrdiff_t>(target)) << i;
+  }
+}
+
+TEST(Engine, SharesACommonContextAndSaysSo) {
+  const auto model = load_test_model("nano", {.max_rows = 256});
+  Engine engine(*model, nullptr, {.row_budget = 256});
+  const auto context = random_tokens(100, model->config().vocab_size, 1);
+  ScoreJob job{.tag = 7, .sequences = {}};
+  for (std::uint64_t c = 0; c < 4; ++c) job.sequences.push_back({joined(context, random_tokens(3, model->config().vocab_size, c)), 100});
+  engine.submit(std::move(job));
+  const JobResult result = run_all(engine).at(7);
+  EXPECT_EQ(result.computed_tokens, 99 + 4 * 3);  // the context without its last row once, then that row and the continuation but its last token
+  EXPECT_EQ(result.reused_tokens, 4 * 99);
+}
+
+TEST(Engine, GreedyDrawsAreTheArgmaxAndRepeatsOfThemAreEqual) {
+  const auto model = load_test_model("nano", {.max_rows = 256});
+  Engine engine(*model, nullptr, {.row_budget = 64});
+  GenerateJob job;
+  job.prompt = random_tokens(30, model->config().vocab_size, 9);
+  job.max_new_tokens = 10;
+  job.repeats = {0, 1};
+  engine.submit(job);
+  const JobResult result = run_all(engine).at(0);
+  ASSERT_EQ(result.generated.size(), 2U);
+  std::vector<std::int32_t> tokens = job.prompt;
+  for (std::size_t i = 0; i < result.generated[0].tokens.size(); ++i) {
+    const auto row = logits_in_chunks(*model, tokens, {64}).back();
+    EXPECT_EQ(result.generated[0].tokens[i].id, std::max_element(row.begin(), row.end()) - row.begin()) << i;
+    EXPECT_EQ(result.generated[1].tokens[i].id, result.generated[0].tokens[i].id) << i;
+    tokens.push_back(result.generated[0].tokens[i].id);
+  }
+  EXPECT_TRUE(result.generated[0].finish == engine::Finish::eos || result.generated[0].tokens.size() == 10U);
+}
+
+TEST(Engine, SamplesDifferByKeyAndRepeatAndTinyTemperaturesAreGreedy) {
+  const auto model = load_test_model("nano", {.max_rows = 256});
+  auto draw = [&](float temperature, std::uint64_t key, std::int32_t repeat) {
+    Engine engine(*model, nullptr, {.row_budget = 64});
+    GenerateJob job;
+    job.prompt = {0, 300, 301};
+    job.max_new_tokens = 16;
+    job.temperature = temperature;
+    job.key = key;
+    job.repeats = {repeat};
+    engine.submit(job);
+    std::vector<std::int32_t> out;
+    const JobResult result = run_all(engine).at(0);
+    for (const auto& t : result.generated.at(0).tokens) out.push_back(t.id);
+    return out;
+  };
+  EXPECT_NE(draw(1, 1, 0), draw(1, 2, 0));
+  EXPECT_NE(draw(1, 1, 0), draw(1, 1, 1));
+  EXPECT_EQ(draw(1, 1, 0), draw(1, 1, 0));
+  EXPECT_EQ(draw(1e-38F, 1, 0), draw(0, 5, 3));
+  EXPECT_EQ(draw(-0.0F, 1, 0), draw(0, 5, 3));
+}
+
+TEST(Engine, NothingToDrawIsAnEmptyAnswer) {
+  const auto model = load_test_model("nano", {.max_rows = 64});
+  Engine engine(*model, nullptr, {.row_budget = 64});
+  GenerateJob job;
+  job.prompt = {0};
+  engine.submit(job);
+  EXPECT_EQ(run_all(engine).at(0).generated.at(0).finish, engine::Finish::length);
+}
+
+TEST(Engine, RefusesARowBudgetBeyondTheBuffers) {
+  const auto model = load_test_model("nano", {.max_rows = 64});
+  EXPECT_THROW(Engine(*model, nullptr, {.row_budget = 65}), Error);
+  EXPECT_THROW(Engine(*model, nullptr, {.row_budget = 0}), Error);
+}
+
+}  // namespace
+}  // namespace bathys::test
