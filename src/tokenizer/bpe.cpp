@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <functional>
+#include <map>
+#include <optional>
+#include <queue>
 #include <string>
 
 #include "core/error.hpp"
@@ -14,9 +18,54 @@
 namespace bathys::tokenizer {
 namespace {
 
-constexpr std::size_t kShort = 48;  // bytes up to which scanning all ranks beats a heap
+constexpr std::size_t kShort = 256;  // bytes up to which scanning all ranks beats a queue
 
 std::uint8_t byte_at(std::string_view text, std::size_t at) { return static_cast<std::uint8_t>(text[at]); }
+
+// Merges waiting to be made: lowest rank first, of equals the leftmost.  A merge table in the order of its training makes all
+// merges of one rank before it comes to a higher one, so each rank has a list that is sorted once and then walked; what
+// arrives at a rank already begun (only in tables of another order) goes to a heap beside it.
+class MergeQueue {
+ public:
+  struct Entry {
+    std::int32_t rank;
+    std::uint32_t position;
+  };
+  void push(std::int32_t rank, std::uint32_t position) {
+    Bucket& bucket = buckets_[rank];
+    if (!bucket.begun) return bucket.listed.push_back(position);
+    bucket.late.push(position);
+  }
+  std::optional<Entry> pop() {
+    while (!buckets_.empty()) {
+      auto& [rank, bucket] = *buckets_.begin();
+      if (const auto position = bucket.pop()) return Entry{rank, *position};
+      buckets_.erase(buckets_.begin());
+    }
+    return std::nullopt;
+  }
+
+ private:
+  struct Bucket {
+    std::vector<std::uint32_t> listed;
+    std::size_t next = 0;
+    std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> late;
+    bool begun = false;
+
+    std::optional<std::uint32_t> pop() {
+      if (!begun) std::sort(listed.begin(), listed.end());
+      begun = true;
+      const bool list_left = next < listed.size();
+      if (!late.empty() && (!list_left || late.top() < listed[next])) {
+        const std::uint32_t position = late.top();
+        late.pop();
+        return position;
+      }
+      return list_left ? std::optional(listed[next++]) : std::nullopt;
+    }
+  };
+  std::map<std::int32_t, Bucket> buckets_;
+};
 
 }  // namespace
 
@@ -96,33 +145,42 @@ void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
   }
 }
 
+MergeTable::Merge Bpe::byte_merge(std::string_view piece, std::size_t at) const {
+  return byte_merges_[byte_at(piece, at) * 256U + byte_at(piece, at + 1)];
+}
+
 void Bpe::merge(std::string_view piece, std::vector<std::int32_t>& out) const {
   piece.size() <= kShort ? merge_short(piece, out) : merge_long(piece, out);
 }
 
+// Lists of symbols, of the ranks of their merges with the next one and of the results, kept dense: finding the lowest rank is a
+// scan that compiles to vector code.
 void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out) const {
-  using Merge = MergeTable::Merge;
-  std::array<std::int32_t, kShort + 1> ids;
-  std::array<Merge, kShort + 1> merges;  // merges[i]: of symbols i and i + 1; the last symbol has none
+  std::array<std::int32_t, kShort> ids;
+  std::array<std::int32_t, kShort> ranks;
+  std::array<std::int32_t, kShort> results;
   std::size_t n = piece.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    ids[i] = byte_id_[byte_at(piece, i)];
-    merges[i] = i + 1 < n ? byte_merges_[byte_at(piece, i) * 256U + byte_at(piece, i + 1)] : Merge{};
-  }
+  const auto pair_up = [&](std::size_t at, MergeTable::Merge merge) {
+    ranks[at] = merge.rank;
+    results[at] = merge.id;
+  };
+  for (std::size_t i = 0; i < n; ++i) ids[i] = byte_id_[byte_at(piece, i)];
+  for (std::size_t i = 0; i + 1 < n; ++i) pair_up(i, byte_merge(piece, i));
   while (n > 1) {
-    std::size_t best = 0;
-    for (std::size_t i = 1; i + 1 < n; ++i) {
-      if (merges[i].rank < merges[best].rank) best = i;
+    std::int32_t lowest = MergeTable::kNoRank;
+    for (std::size_t i = 0; i + 1 < n; ++i) lowest = std::min(lowest, ranks[i]);
+    if (lowest == MergeTable::kNoRank) break;
+    const auto at = static_cast<std::size_t>(std::find(ranks.begin(), ranks.end(), lowest) - ranks.begin());
+    ids[at] = results[at];
+    const std::size_t behind = n - at - 2;
+    if (behind > 0) {
+      std::memmove(&ids[at + 1], &ids[at + 2], behind * sizeof(ids[0]));
+      std::memmove(&ranks[at], &ranks[at + 1], behind * sizeof(ranks[0]));
+      std::memmove(&results[at], &results[at + 1], behind * sizeof(results[0]));
     }
-    if (merges[best].rank == MergeTable::kNoRank) break;
-    ids[best] = merges[best].id;
-    std::copy(ids.begin() + static_cast<std::ptrdiff_t>(best) + 2, ids.begin() + static_cast<std::ptrdiff_t>(n),
-              ids.begin() + static_cast<std::ptrdiff_t>(best) + 1);
-    std::copy(merges.begin() + static_cast<std::ptrdiff_t>(best) + 2, merges.begin() + static_cast<std::ptrdiff_t>(n),
-              merges.begin() + static_cast<std::ptrdiff_t>(best) + 1);
     --n;
-    if (best > 0) merges[best - 1] = merges_.find(ids[best - 1], ids[best]);
-    merges[best] = best + 1 < n ? merges_.find(ids[best], ids[best + 1]) : Merge{};
+    if (at > 0) pair_up(at - 1, merges_.find(ids[at - 1], ids[at]));
+    if (at + 1 < n) pair_up(at, merges_.find(ids[at], ids[at + 1]));
   }
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
 }
@@ -139,37 +197,26 @@ void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out) con
           piece.size());
   const auto n = static_cast<std::uint32_t>(piece.size());
   std::vector<Symbol> symbols(n);
-  std::vector<std::uint64_t> heap;  // rank << 32 | position: lowest rank first, then leftmost
-  const auto entry = [](std::int32_t rank, std::uint32_t at) {
-    return std::uint64_t{static_cast<std::uint32_t>(rank)} << 32 | at;
-  };
+  MergeQueue queue;
   for (std::uint32_t i = 0; i < n; ++i) {
-    const MergeTable::Merge merge =
-        i + 1 < n ? byte_merges_[byte_at(piece, i) * 256U + byte_at(piece, i + 1)] : MergeTable::Merge{};
-    symbols[i] = {byte_id_[byte_at(piece, i)], merge.rank, i == 0 ? kEnd : i - 1, i + 1 == n ? kEnd : i + 1};
-    if (merge.rank != MergeTable::kNoRank) heap.push_back(entry(merge.rank, i));
+    const std::int32_t rank = i + 1 < n ? byte_merge(piece, i).rank : MergeTable::kNoRank;
+    symbols[i] = {byte_id_[byte_at(piece, i)], rank, i == 0 ? kEnd : i - 1, i + 1 == n ? kEnd : i + 1};
+    if (rank != MergeTable::kNoRank) queue.push(rank, i);
   }
-  std::make_heap(heap.begin(), heap.end(), std::greater<>());
   const auto pair_up = [&](std::uint32_t at) {
     Symbol& symbol = symbols[at];
     symbol.rank = symbol.next == kEnd ? MergeTable::kNoRank : merges_.find(symbol.id, symbols[symbol.next].id).rank;
-    if (symbol.rank == MergeTable::kNoRank) return;
-    heap.push_back(entry(symbol.rank, at));
-    std::push_heap(heap.begin(), heap.end(), std::greater<>());
+    if (symbol.rank != MergeTable::kNoRank) queue.push(symbol.rank, at);
   };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end(), std::greater<>());
-    const std::uint64_t top = heap.back();
-    heap.pop_back();
-    const auto at = static_cast<std::uint32_t>(top);
-    Symbol& symbol = symbols[at];
-    if (entry(symbol.rank, at) != top) continue;  // one of the two has merged with another since
+  while (const auto top = queue.pop()) {
+    Symbol& symbol = symbols[top->position];
+    if (symbol.rank != top->rank) continue;  // one of the two has merged with another since
     Symbol& gone = symbols[symbol.next];
     symbol.id = merges_.find(symbol.id, gone.id).id;
     symbol.next = gone.next;
     gone.rank = MergeTable::kNoRank;
-    if (symbol.next != kEnd) symbols[symbol.next].previous = at;
-    pair_up(at);
+    if (symbol.next != kEnd) symbols[symbol.next].previous = top->position;
+    pair_up(top->position);
     if (symbol.previous != kEnd) pair_up(symbol.previous);
   }
   for (std::uint32_t at = 0; at != kEnd; at = symbols[at].next) out.push_back(symbols[at].id);

@@ -60,6 +60,8 @@ class Bpe {
  private:
   enum : std::uint8_t { kUnknown, kWhole, kSplit };
 
+  // The merge of bytes `at` and `at` + 1.
+  [[nodiscard]] MergeTable::Merge byte_merge(std::string_view piece, std::size_t at) const;
   void merge_short(std::string_view piece, std::vector<std::int32_t>& out) const;
   void merge_long(std::string_view piece, std::vector<std::int32_t>& out) const;
   void merge(std::string_view piece, std::vector<std::int32_t>& out) const;

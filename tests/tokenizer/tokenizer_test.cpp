@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <climits>
+#include <map>
 #include <random>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -178,34 +181,48 @@ TEST(Tokenizer, TakesLongWordsInNearlyLinearTime) {
   }
 }
 
-// The heap and the scan are two ways to one result: long pieces are merged by the heap, their short parts by the scan.
-TEST(Tokenizer, MergesLongAndShortWordsByOneRule) {
-  std::mt19937 random(4);
-  const std::string letters = "etaoinshrdlu";
-  for (int i = 0; i < 300; ++i) {
-    std::string word;
-    for (std::size_t n = 30 + random() % 40; word.size() < n;) word += letters[random() % letters.size()];
-    // Plain rule: merge the leftmost pair of lowest rank until none is left; on the large file rank = id - 259.
-    std::vector<std::string> parts;
-    for (const char c : word) parts.emplace_back(1, c);
-    for (;;) {
-      std::size_t best = 0;
-      TokenId best_id = INT32_MAX;
-      for (std::size_t k = 0; k + 1 < parts.size(); ++k) {
-        const auto id = large_tokenizer().token_id(parts[k] + parts[k + 1]);
-        // A token may also be the sum of two others than those it is merged from; on that file none of these letters' are.
-        if (id && *id < best_id) {
-          best_id = *id;
-          best = k;
-        }
-      }
-      if (best_id == INT32_MAX) break;
-      parts[best] += parts[best + 1];
-      parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+// The plain rule of byte pair encoding: of all neighbours the pair of lowest rank, leftmost first, until none merges.
+std::vector<std::string> merge_plainly(std::vector<std::string> parts, const std::map<std::pair<std::string, std::string>, int>& ranks) {
+  for (;;) {
+    std::size_t best = 0;
+    int lowest = INT_MAX;
+    for (std::size_t i = 0; i + 1 < parts.size(); ++i) {
+      const auto found = ranks.find({parts[i], parts[i + 1]});
+      if (found == ranks.end() || found->second >= lowest) continue;
+      lowest = found->second;
+      best = i;
     }
-    Ids want;
-    for (const std::string& part : parts) want.push_back(*large_tokenizer().token_id(part));
-    EXPECT_EQ(large_tokenizer().encode(word), want) << word;
+    if (lowest == INT_MAX) return parts;
+    parts[best] += parts[best + 1];
+    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+  }
+}
+
+// Short words are merged by scanning, long ones by a queue; ranks in another order than the training's take the queue's side ways.
+TEST(Tokenizer, MergesByThePlainRuleInAnyOrderOfRanks) {
+  std::mt19937 random(4);
+  Json file = parse_json(test::read_text(BATHYS_NANO_TOKENIZER), "nano", ExitCode::bad_input);
+  Json& merges = file["model"]["merges"];
+  for (int order = 0; order < 4; ++order) {
+    if (order == 1) std::reverse(merges.begin(), merges.end());
+    if (order > 1) std::shuffle(merges.begin(), merges.end(), random);
+    std::map<std::pair<std::string, std::string>, int> ranks;
+    for (std::size_t rank = 0; rank < merges.size(); ++rank) {
+      ranks[{merges[rank][0].get<std::string>(), merges[rank][1].get<std::string>()}] = static_cast<int>(rank);
+    }
+    const Tokenizer tokenizer = Tokenizer::from_json(file.dump(), "shuffled");
+    for (const std::size_t size : {2, 3, 10, 100, 255, 256, 257, 258, 600}) {
+      for (const std::string letters : {"ab", "heatn", "etaoinshrdlu"}) {
+        std::string word;
+        while (word.size() < size) word += letters[random() % letters.size()];
+        std::vector<std::string> bytes;
+        for (const char c : word) bytes.emplace_back(1, c);
+        Ids want;
+        for (const std::string& part : merge_plainly(bytes, ranks)) want.push_back(tokenizer.token_id(part).value());
+        ASSERT_EQ(tokenizer.encode(word), want) << "order " << order << ": " << word;
+        ASSERT_EQ(tokenizer.encode(word), want) << "again";
+      }
+    }
   }
 }
 
