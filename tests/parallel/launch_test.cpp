@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "parallel/launch.hpp"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace bathys::parallel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+Environment with(std::map<std::string, std::string> variables) {
+  return [variables = std::move(variables)](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+template <class Work>
+std::string usage_error(Work&& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Launch, VariablesOfAnAllocationWithoutAStepAreOneRank) {
+  const Launch launch = read_launch(with({{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}, {"SLURM_PROCID", "0"}}));
+  EXPECT_EQ(launch.step_tasks, 1);
+  EXPECT_THAT(launch.warnings, IsEmpty());
+  EXPECT_NO_THROW(check_launch(launch, 0, false));
+  EXPECT_NO_THROW(check_launch(launch, 1, false));
+}
+
+TEST(Launch, AStepOfSeveralTasksThatDoNotFindEachOtherIsRefused) {
+  const Launch launch = read_launch(with({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}}));
+  const std::string text = usage_error([&] { check_launch(launch, 0, false); });
+  EXPECT_THAT(text, HasSubstr("--mpi=pmix"));
+  EXPECT_THAT(text, HasSubstr("--single-process"));
+  EXPECT_NO_THROW(check_launch(launch, 0, true));
+}
+
+TEST(Launch, WithAServerMpiDecidesAndAWorldOfOneIsRefusedAfter) {
+  const Launch launch = read_launch(with({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_NAMESPACE", "a"}, {"PMIX_RANK", "0"}}));
+  EXPECT_NO_THROW(check_launch(launch, 0, false));
+  EXPECT_NO_THROW(check_launch(launch, 4, false));
+  EXPECT_THAT(usage_error([&] { check_launch(launch, 1, false); }), HasSubstr("--mpi=pmix"));
+}
+
+TEST(Launch, MpirunWithOneRankInsideAWiderStepIsWhatWasAskedFor) {
+  const Launch launch =
+      read_launch(with({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_NAMESPACE", "a"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
+  EXPECT_NO_THROW(check_launch(launch, 1, false));
+}
+
+TEST(Launch, NonsenseWarnsAndCountsAsAbsent) {
+  for (const char* const text : {"", "abc", "4(x2)", "-3", "0", "99999999999999"}) {
+    const Launch launch = read_launch(with({{"SLURM_STEP_NUM_TASKS", text}}));
+    EXPECT_EQ(launch.step_tasks, 1) << text;
+    EXPECT_THAT(launch.warnings, ElementsAre(HasSubstr("SLURM_STEP_NUM_TASKS"))) << text;
+  }
+}
+
+TEST(Launch, LeftOversOfAnotherLauncherSayNothing) {
+  const Launch launch = read_launch(with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}));
+  EXPECT_EQ(launch.step_tasks, 1);
+  EXPECT_FALSE(launch.has_pmix);
+  EXPECT_NO_THROW(check_launch(launch, 1, false));
+}
+
+}  // namespace
+}  // namespace bathys::parallel
