@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/tokenize_command.hpp"
 
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "io/lines.hpp"
+#include "tokenizer/unicode.hpp"
+
 #include <charconv>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "io/lines.hpp"
-#include "tokenizer/unicode.hpp"
 
 namespace bathys::apps {
 namespace {
@@ -49,8 +49,8 @@ std::string id_list(const std::vector<TokenId>& ids) {
   return text += "]\n";
 }
 
-void encode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
-                  io::Output& out) {
+void encode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
+                  std::string_view name, io::Output& out) {
   io::LineReader lines(input);
   std::vector<std::string> texts;
   std::size_t bytes = 0;
@@ -71,8 +71,8 @@ void encode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, st
   answer();
 }
 
-void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
-                  io::Output& out) {
+void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
+                  std::string_view name, io::Output& out) {
   io::LineReader lines(input);
   std::vector<TokenId> ids;
   while (const auto line = lines.next()) {
@@ -82,19 +82,23 @@ void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, st
     if (!value.is_array()) place.refuse("expected a list of token ids");
     ids.clear();
     for (const Json& id : value) {
-      const bool exists = id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocab_size());
-      if (!exists) place.refuse(fmt::format("{} is no token id, expected integers from 0 to {}", id.dump(), tokenizer.vocab_size() - 1));
+      const bool exists =
+          id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocab_size());
+      if (!exists)
+        place.refuse(
+            fmt::format("{} is no token id, expected integers from 0 to {}", id.dump(), tokenizer.vocab_size() - 1));
       ids.push_back(id.get<TokenId>());
     }
     out.print("{}\n", json_text(tokenizer.decode(ids, options.skip_special)));
   }
 }
 
-void decode_text(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view name,
-                 io::Output& out) {
+void decode_text(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
+                 std::string_view name, io::Output& out) {
   constexpr std::string_view kBetween = " \t\r\n,[]";
   std::vector<TokenId> ids;
-  for (std::size_t at = input.find_first_not_of(kBetween); at != std::string_view::npos; at = input.find_first_not_of(kBetween, at)) {
+  for (std::size_t at = input.find_first_not_of(kBetween); at != std::string_view::npos;
+       at = input.find_first_not_of(kBetween, at)) {
     const std::string_view word = input.substr(at, input.find_first_of(kBetween, at) - at);
     TokenId id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
@@ -121,13 +125,14 @@ void show_pieces(const Tokenizer& tokenizer, const TokenizeOptions& options, std
     out.print("\n");
   }
   out.print("tokens={} bytes={} characters={} bytes_per_token={:.3f}\n", ids.size(), input.size(),
-            tokenizer::count_code_points(input), ids.empty() ? 0.0 : static_cast<double>(input.size()) / static_cast<double>(ids.size()));
+            tokenizer::count_code_points(input),
+            ids.empty() ? 0.0 : static_cast<double>(input.size()) / static_cast<double>(ids.size()));
 }
 
 }  // namespace
 
-void run_tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input, std::string_view input_name,
-                  io::Output& out) {
+void run_tokenize(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
+                  std::string_view input_name, io::Output& out) {
   if (options.json && options.decode) {
     decode_lines(tokenizer, options, input, input_name, out);
   } else if (options.json) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
 #include "io/output.hpp"
 #include "tokenizer/tokenizer.hpp"
+
+#include <string_view>
 
 namespace bathys::apps {
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "apps/commands.hpp"
+#include "apps/run_options.hpp"
+#include "core/log.hpp"
+#include "core/timer.hpp"
+#include "eval/eval_run.hpp"
+#include "io/hash.hpp"
+#include "io/output.hpp"
+#include "parallel/signals.hpp"
+
+namespace bathys::apps {
+namespace {
+
+// What a change of makes old answers and new ones incomparable; a resume compares it.
+constexpr const char* kNumericsVersion = "1";
+constexpr const char* kEncoderVersion = "chat-1";
+
+struct Options {
+  RunOptions run;
+  eval::EvalOptions eval;
+};
+
+std::string base_name(const std::string& folder) {
+  std::filesystem::path path(folder);
+  if (path.filename().empty()) path = path.parent_path();
+  return path.filename().string();
+}
+
+eval::EvalSubject make_subject(const OpenModel& open, const Options& options, const parallel::Session& session) {
+  eval::EvalSubject subject;
+  subject.model_names = {base_name(options.run.model), open.shards.index.model_id};
+  subject.max_length = open.shards.config.max_position_embeddings;
+  subject.vocab_size = open.shards.config.vocab_size;
+  subject.tasks = open.tasks();
+  subject.identity = {{"checkpoint", open.shards.index.model_id},
+                      {"tokenizer_sha256", io::sha256_hex(open.shards.index.tokenizer_json)},
+                      {"encoder", kEncoderVersion},
+                      {"reductions", options.run.reductions},
+                      {"device_kind", session.device() < 0 ? "cpu" : "gpu"},
+                      {"numerics_version", kNumericsVersion}};
+  subject.options = {{"program", program_version()},
+                     {"model", options.run.model},
+                     {"ranks", std::to_string(session.size())},
+                     {"hosts", std::to_string(session.n_nodes())},
+                     {"threads", std::to_string(session.threads())},
+                     {"layout", parallel::to_string(open.layout)},
+                     {"row_budget", std::to_string(options.run.row_budget)},
+                     {"memory_gib", fmt::format("{}", options.run.memory_gib)},
+                     {"cone", options.run.cone ? "on" : "off"},
+                     {"prefix_sharing", options.run.prefix_sharing ? "on" : "off"}};
+  return subject;
+}
+
+// The table is for people and stands in summary.json too: a caller who closed standard output does without.
+void print_table(const std::string& table) {
+  const int flags = ::fcntl(1, F_GETFL);
+  if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY) return;
+  io::Output out;
+  out.write(table);
+  out.finish();
+}
+
+ExitCode evaluate(parallel::Session& session, const Options& options) {
+  // 1. Signals ask for a stop from here on.
+  parallel::install_signal_handlers();
+  const Timer timer;
+  // 2. The model's index, config and tokenizer; no weights yet.
+  const OpenModel open = open_model(session, options.run);
+  // 3. The requests, all of them, and what an earlier start has answered.
+  eval::EvalOptions eval_options = options.eval;
+  eval_options.layout = parallel::to_string(open.layout);
+  eval_options.memory_gib = options.run.memory_gib;
+  eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
+  // 4. The weights, and the work.
+  if (run.n_left() > 0) {
+    const RunningModel running = start_model(session, open, options.run);
+    run.work(*running.engine, &session.watchdog(), timer.seconds());
+  }
+  // 5. The result files and the table.
+  std::string table;
+  const ExitCode code = run.finish(table);
+  if (session.rank() == 0) print_table(table);
+  if (code == ExitCode::stopped) log::info("stopped", "out={} text=\"run the same command again to go on\"", options.eval.out);
+  return code;
+}
+
+}  // namespace
+
+// bathys eval --model SHARD_DIR --requests FILE.jsonl --out RUN_DIR: answers every request of a file.
+void add_eval(CLI::App& program, Commands& commands) {
+  CLI::App* const app = program.add_subcommand("eval", "Answer a file of requests; the same command in the same folder goes on where it stopped");
+  const auto options = std::make_shared<Options>();
+  add_run_options(*app, options->run);
+  eval::EvalOptions& eval = options->eval;
+  app->add_option("--requests", eval.requests, "JSON Lines of requests; a pipe or - for standard input will do")->required();
+  app->add_option("--out", eval.out, "run folder")->required();
+  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
+  app->add_option("--max-length", eval.max_length, "tokens a sequence may have (default: the model's)")->check(CLI::Range(std::int64_t{1}, INT64_MAX));
+  app->add_option("--prefix-token", eval.prefix_token, "id before rolling windows and for empty contexts (default: BOS)")->check(CLI::NonNegativeNumber);
+  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(CLI::PositiveNumber);
+  app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app->add_option("--status-seconds", eval.status_seconds, "between progress lines")->check(CLI::PositiveNumber)->capture_default_str();
+  app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
+  app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")->check(CLI::NonNegativeNumber);
+  commands.push_back({app, [options] {
+                        return parallel::run_session(options->run.session,
+                                                     [&](parallel::Session& session) { return evaluate(session, *options); });
+                      }});
+}
+
+}  // namespace bathys::apps

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <string>
+
+#include "apps/commands.hpp"
+#include "convert/inspect.hpp"
+#include "core/exit_code.hpp"
+#include "io/output.hpp"
+
+namespace bathys::apps {
+
+// bathys inspect SHARD_DIR [--json]: what a folder of shards holds.
+void add_inspect(CLI::App& program, Commands& commands) {
+  CLI::App* const app = program.add_subcommand("inspect", "Say what a folder of shards holds, without reading the weights");
+  struct Options {
+    std::string shards;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  app->add_option("SHARD_DIR", options->shards, "folder of shards")->required();
+  app->add_flag("--json", options->json, "one JSON object, with every dataset");
+  commands.push_back({app, [options] {
+                        io::Output out;
+                        std::string text = options->json ? convert::inspect_json(options->shards) : convert::inspect_text(options->shards);
+                        if (!text.ends_with('\n')) text += '\n';
+                        out.write(text);
+                        out.finish();
+                        return static_cast<int>(ExitCode::ok);
+                      }});
+}
+
+}  // namespace bathys::apps

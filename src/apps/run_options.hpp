@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "engine/engine.hpp"
+#include "eval/task.hpp"
+#include "model/load_model.hpp"
+#include "parallel/rank_grid.hpp"
+#include "parallel/session.hpp"
+#include "weights/shard_model.hpp"
+
+namespace bathys::apps {
+
+// How a model runs: what eval and generate have in common.
+struct RunOptions {
+  std::string model;
+  std::string layout;
+  std::int64_t row_budget = 512;
+  double memory_gib = 0;
+  bool cone = true, prefix_sharing = true;
+  std::string reductions = "exact";
+  bool direct = false, checksums = true;
+  parallel::SessionOptions session;
+};
+
+void add_run_options(CLI::App& app, RunOptions& options);
+
+// The model's files as far as they are needed before any weight: index, config, tokenizer, layout.
+struct OpenModel {
+  weights::ShardModel shards;
+  tokenizer::Tokenizer tokenizer;
+  parallel::Layout layout;
+  [[nodiscard]] eval::TaskContext tasks() const;
+};
+// Collective.  throws AgreedError
+OpenModel open_model(parallel::Session& session, const RunOptions& options);
+
+// Weights on the ranks and the engine over them.
+struct RunningModel {
+  parallel::RankGrid grid;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<engine::Engine> engine;
+};
+// Collective.  throws AgreedError
+RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options);
+
+}  // namespace bathys::apps

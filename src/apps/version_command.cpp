@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+
+#include "apps/commands.hpp"
+#include "core/exit_code.hpp"
+#include "io/output.hpp"
+
+namespace bathys::apps {
+
+std::string program_version() { return BATHYS_VERSION " (commit " BATHYS_COMMIT ")"; }
+
+// bathys version
+void add_version(CLI::App& program, Commands& commands) {
+  CLI::App* const app = program.add_subcommand("version", "Print the program's version");
+  commands.push_back({app, [] {
+                        io::Output out;
+                        out.print("bathys {}\n", program_version());
+                        out.finish();
+                        return static_cast<int>(ExitCode::ok);
+                      }});
+}
+
+void add_switch(CLI::App& options, const std::string& name, bool& value, const std::string& help) {
+  options
+      .add_option_function<std::string>(
+          name, [&value](const std::string& text) { value = text == "on"; }, help + (value ? " (default on)" : " (default off)"))
+      ->check(CLI::IsMember({"on", "off"}))
+      ->type_name("on|off");
+}
+
+}  // namespace bathys::apps

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/result_files.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "core/json.hpp"
+#include "eval/json_text.hpp"
+#include "io/atomic_file.hpp"
+
+namespace bathys::eval {
+namespace {
+
+constexpr const char* kResults = "results.jsonl";
+constexpr const char* kPartial = "results.partial.jsonl";
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+
+// An atomic file written in large pieces.
+class BufferedFile {
+ public:
+  explicit BufferedFile(const std::string& path) : file_(path) {}
+  void write(const std::string& line) {
+    buffer_ += line;
+    if (buffer_.size() >= kBufferBytes) flush();
+  }
+  void commit() {
+    flush();
+    file_.commit();
+  }
+
+ private:
+  void flush() {
+    file_.write(buffer_);
+    buffer_.clear();
+  }
+  io::AtomicFile file_;
+  std::string buffer_;
+};
+
+// A record with its meta, as it stands in the request file.
+std::string result_line(std::string record, const Request& request) {
+  record.pop_back();
+  return record.append(",\"meta\":").append(request.meta).append("}\n");
+}
+
+template <class Visit>
+void for_each_record(const std::vector<Request>& requests, const RecordTable& records, Visit&& visit) {
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
+      if (const RecordPlace& place = records.at(i, repeat); place.present()) visit(requests[i], repeat, place);
+    }
+  }
+}
+
+void announce_all(const std::vector<Request>& requests, RunScores& scores) {
+  for (const Request& request : requests) scores.announce(request);
+}
+
+}  // namespace
+
+void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores) {
+  announce_all(requests, scores);
+  for_each_record(requests, records, [&](const Request& request, std::int32_t, const RecordPlace& place) {
+    scores.add(request, parse_json(records.record(place), "a journal record", ExitCode::bad_input));
+  });
+}
+
+void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records, RunScores& scores) {
+  announce_all(requests, scores);
+  const bool whole = records.n_present() == records.n_wanted();
+  BufferedFile results(folder.file(whole ? kResults : kPartial));
+  std::optional<BufferedFile> failed, items;
+  if (whole) {
+    failed.emplace(folder.file("failed.jsonl"));
+    items.emplace(folder.file("items.jsonl"));
+  }
+  for_each_record(requests, records, [&](const Request& request, std::int32_t repeat, const RecordPlace& place) {
+    std::string record = records.record(place);
+    scores.add(request, parse_json(record, "a journal record", ExitCode::bad_input));
+    const std::string line = result_line(std::move(record), request);
+    results.write(line);
+    if (failed && !place.ok) failed->write(line);
+    if (items) {
+      items->write(fmt::format("{{\"custom_id\":{},\"repeat\":{},\"start\":{},{}\n", json_string(request.custom_id), repeat,
+                               records.start_of(place), records.item(place).substr(1)));
+    }
+  });
+  results.commit();
+  if (failed) failed->commit();
+  if (items) items->commit();
+  // The other kind of result file would contradict this one.
+  std::error_code ignored;
+  std::filesystem::remove(folder.file(whole ? kPartial : kResults), ignored);
+}
+
+void write_status(const RunFolder& folder, const RunStatus& status) {
+  Json json;
+  json["schema"] = "bathys.status.1";
+  json["state"] = status.state;
+  json["time"] = utc_now();
+  json["total"] = status.total;
+  json["done"] = status.done;
+  json["failed"] = status.failed;
+  json["seconds"] = status.seconds;
+  json["answers_per_s"] = status.answers_per_s;
+  json["seconds_left"] = status.seconds_left ? Json(*status.seconds_left) : Json(nullptr);
+  io::write_file(folder.file("status.json"), json.dump(2) + "\n");
+}
+
+}  // namespace bathys::eval
