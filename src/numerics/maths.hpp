@@ -129,7 +129,8 @@ BATHYS_FUNCTION float exp_float(float x) {
   const float n = rintf(bounded * 1.44269504F);
   float r = fmaf(-n, 0.693145752F, bounded);
   r = fmaf(-n, 1.42860677e-6F, r);
-  float p = 1.0F / 5040.0F;
+  float p = 1.0F / 40320.0F;
+  p = fmaf(p, r, 1.0F / 5040.0F);
   p = fmaf(p, r, 1.0F / 720.0F);
   p = fmaf(p, r, 1.0F / 120.0F);
   p = fmaf(p, r, 1.0F / 24.0F);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "core/device.hpp"
@@ -37,9 +38,9 @@ BATHYS_FUNCTION float dot16(std::int64_t n, A&& a, B&& b) {
   float lane[kLanes] = {};
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lane[j] = __builtin_fmaf(a(i + j), b(i + j), lane[j]);
+    for (int j = 0; j < kLanes; ++j) lane[j] = fmaf(a(i + j), b(i + j), lane[j]);
   }
-  for (std::int64_t i = whole; i < n; ++i) lane[i - whole] = __builtin_fmaf(a(i), b(i), lane[i - whole]);
+  for (std::int64_t i = whole; i < n; ++i) lane[i - whole] = fmaf(a(i), b(i), lane[i - whole]);
   return tree16(lane);
 }
 
