@@ -93,6 +93,11 @@ class IndexReader final : public StrictSax {
   bool other_ = false;
 };
 
+// A text of the index for a message: quoted, control characters escaped.
+std::string quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 // A name that stays inside the folder whatever it is joined to.
 bool is_plain_file_name(const std::string& name) {
   return name.size() > kSuffix.size() && std::string_view(name).ends_with(kSuffix) &&
@@ -149,8 +154,8 @@ void Checkpoint::open_by_index(const std::string& index_path) {
   std::map<std::string, std::string> first_tensor;  // file -> one tensor of it, for messages
   for (const auto& [tensor, file] : index.weight_map) {
     require(is_plain_file_name(file), ExitCode::bad_input,
-            "{}: tensor {} is said to be in \"{}\", expected the plain name of a .safetensors file in this folder",
-            index_path, tensor, file);
+            "{}: tensor {} is said to be in {}, expected the plain name of a .safetensors file in this folder",
+            index_path, tensor, quoted(file));
     first_tensor.emplace(file, tensor);
   }
   // All entries are known to be plain names before the first file is opened.

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/load.hpp"
+
+#include "convert/checkpoint_writer.hpp"
+#include "convert/convert.hpp"
+#include "convert/source_model.hpp"
+#include "core/error.hpp"
+#include "io/temp_folder.hpp"
+#include "parallel/agree.hpp"
+#include "parallel/collectives.hpp"
+
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+namespace bathys::weights {
+namespace {
+
+namespace fs = std::filesystem;
+using test::kNano;
+
+// Checks that datasets arrive in table order, each slice whole and row by row, with the bytes that the checkpoint has
+// there.
+class CheckingSink : public WeightSink {
+ public:
+  CheckingSink(const convert::SourceModel& source, catalog::RankPlace place) : source_(source), place_(place) {}
+
+  void begin(const catalog::DatasetSpec& dataset, const catalog::Slice& slice) override {
+    ASSERT_FALSE(open_) << dataset.name;
+    number_ = begun_++;
+    while (!wanted(source_.table[number_])) number_ = begun_++;
+    EXPECT_EQ(dataset.name, source_.table[number_].name);
+    EXPECT_EQ(slice, catalog::local_slice(dataset, place_));
+    rows_ = row_slice(dataset, slice);
+    next_ = 0;
+    open_ = true;
+  }
+  void piece(const catalog::DatasetSpec& dataset, std::int64_t first_row, std::int64_t n_rows,
+             std::span<const std::byte> bytes) override {
+    ASSERT_TRUE(open_);
+    ASSERT_EQ(first_row, next_) << dataset.name;
+    ASSERT_GT(n_rows, 0);
+    ASSERT_EQ(static_cast<std::int64_t>(bytes.size()), n_rows * rows_.row_bytes()) << dataset.name;
+    const std::int64_t whole = row_shape(dataset).row_bytes;
+    std::vector<std::byte> expected(static_cast<std::size_t>(n_rows * whole));
+    convert::DatasetSource(source_, number_)
+        .read(static_cast<std::uint64_t>((rows_.first + first_row) * whole), expected);
+    for (std::int64_t row = 0; row < n_rows; ++row) {
+      const bool same =
+          std::memcmp(bytes.data() + row * rows_.row_bytes(), expected.data() + row * whole + rows_.byte_begin,
+                      static_cast<std::size_t>(rows_.row_bytes())) == 0;
+      ASSERT_TRUE(same) << dataset.name << " row " << rows_.first + first_row + row;
+    }
+    next_ += n_rows;
+    bytes_ += bytes.size();
+  }
+  void end(const catalog::DatasetSpec& dataset) override {
+    ASSERT_TRUE(open_);
+    EXPECT_EQ(next_, rows_.empty() ? 0 : rows_.last - rows_.first) << dataset.name;
+    open_ = false;
+    ++ended_;
+  }
+
+  Wanted wanted = [](const catalog::DatasetSpec&) { return true; };
+  [[nodiscard]] std::size_t ended() const { return ended_; }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  const convert::SourceModel& source_;
+  catalog::RankPlace place_;
+  RowSlice rows_;
+  std::size_t number_ = 0;
+  std::size_t begun_ = 0;
+  std::size_t ended_ = 0;
+  std::int64_t next_ = 0;
+  std::uint64_t bytes_ = 0;
+  bool open_ = false;
+};
+
+class IgnoringSink : public WeightSink {
+ public:
+  void begin(const catalog::DatasetSpec& /*dataset*/, const catalog::Slice& /*slice*/) override {}
+  void piece(const catalog::DatasetSpec& /*d*/, std::int64_t /*first*/, std::int64_t /*n*/,
+             std::span<const std::byte> /*b*/) override {}
+  void end(const catalog::DatasetSpec& /*dataset*/) override {}
+};
+
+// One folder for all ranks, made by rank 0.
+class Load : public testing::Test {
+ protected:
+  void SetUp() override {
+    world_ = parallel::make_world_collectives();
+    if (world_->rank() == 0) folder_.emplace();
+    root_ = world_->broadcast_host(folder_ ? folder_->path() : std::string(), 0);
+  }
+  void TearDown() override { world_->barrier(); }
+
+  // Runs `work` on rank 0, then lets the others go on.
+  template <class Work>
+  void on_first_rank(Work&& work) {
+    if (world_->rank() == 0) work();
+    world_->barrier();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
+
+  void expect_loaded(const std::string& checkpoint, const std::string& shards, const LoadOptions& options) {
+    const convert::SourceModel source(checkpoint);
+    const ShardModel model = open_shards(*world_, shards);
+    const auto places = one_group_places(world_->size());
+    const auto& place = places[static_cast<std::size_t>(world_->rank())];
+    CheckingSink sink(source, place);
+    if (options.wanted) sink.wanted = options.wanted;
+    const LoadReport report = load(*world_, model, places, sink, options);
+    std::size_t wanted = 0;
+    std::uint64_t held = 0;
+    for (const auto& spec : source.table) {
+      if (!sink.wanted(spec)) continue;
+      ++wanted;
+      held += static_cast<std::uint64_t>(catalog::local_slice(spec, place).bytes);
+    }
+    EXPECT_EQ(sink.ended(), wanted);
+    EXPECT_EQ(sink.bytes(), held);
+    EXPECT_EQ(report.bytes_held, held);
+    const std::int64_t read =
+        world_->all_reduce_host(static_cast<std::int64_t>(report.bytes_read), parallel::Reduce::sum);
+    if (!options.direct && !options.wanted) {
+      EXPECT_EQ(read, 7'439'252 + extra_bytes_);  // once, by whichever ranks
+    }
+  }
+
+  // Expects the same Error on every rank.
+  template <class Work>
+  void expect_agreed(ExitCode code, std::initializer_list<std::string_view> words, Work&& work) {
+    std::string text = "nothing";
+    try {
+      work();
+    } catch (const parallel::AgreedError& error) {
+      text = error.what();
+      EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << text;
+    }
+    for (const auto word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
+    EXPECT_EQ(world_->broadcast_host(text, 0), text);
+  }
+
+  std::unique_ptr<parallel::Collectives> world_;
+  std::optional<test::TempFolder> folder_;
+  std::string root_;
+  std::int64_t extra_bytes_ = 0;
+};
+
+TEST_F(Load, BringsEveryRankItsSlicesOfTheNanoModel) {
+  on_first_rank([&] { convert::convert(kNano, path("n")); });
+  LoadOptions options;
+  expect_loaded(kNano, path("n"), options);
+  options.readers = 2;
+  expect_loaded(kNano, path("n"), options);
+  options.readers = 99;
+  options.checksums = false;
+  expect_loaded(kNano, path("n"), options);
+  options.direct = true;
+  expect_loaded(kNano, path("n"), options);
+  options.checksums = true;
+  expect_loaded(kNano, path("n"), options);
+  options.wanted = [](const catalog::DatasetSpec& spec) {
+    return spec.part == catalog::Part::layer && spec.layer % 2 == 0;
+  };
+  expect_loaded(kNano, path("n"), options);
+  options.direct = false;
+  expect_loaded(kNano, path("n"), options);
+}
+
+// Rows of 96 bytes, which a piece of 16 MiB cuts, in tables of several pieces.
+TEST_F(Load, BringsRowsThatPiecesCut) {
+  std::int64_t rows = 0;
+  const std::string config = test::nano_with_tables(30'000, 96);
+  for (const auto n : config::read_model_config(config, "config").engram_num_embeddings) rows += n;
+  on_first_rank([&] {
+    test::write_random_checkpoint(path("ck"), config, kNano);
+    convert::convert(path("ck"), path("n"));
+  });
+  LoadOptions options;
+  options.wanted = [](const catalog::DatasetSpec& spec) { return spec.part == catalog::Part::engram; };
+  expect_loaded(path("ck"), path("n"), options);
+  options.direct = true;
+  expect_loaded(path("ck"), path("n"), options);
+}
+
+TEST_F(Load, ServesTwoGroupsOfOneReplica) {
+  if (world_->size() % 2 != 0) GTEST_SKIP() << "an even number of ranks makes two groups";
+  on_first_rank([&] { convert::convert(kNano, path("n")); });
+  const convert::SourceModel source(kNano);
+  const ShardModel model = open_shards(*world_, path("n"));
+  std::vector<catalog::RankPlace> places;
+  const int tensor = world_->size() / 2;
+  for (int rank = 0; rank < world_->size(); ++rank) places.push_back({tensor, rank % tensor, world_->size(), rank});
+  CheckingSink sink(source, places[static_cast<std::size_t>(world_->rank())]);
+  load(*world_, model, places, sink);
+  EXPECT_EQ(sink.ended(), source.table.size());
+}
+
+TEST_F(Load, FailsOnAllRanksWithTheReadersWords) {
+  on_first_rank([&] { convert::convert(kNano, path("n")); });
+  const ShardModel model = open_shards(*world_, path("n"));
+  const auto places = one_group_places(world_->size());
+  std::size_t victim = 0;
+  while (model.index.datasets[victim].name != "layers.5.ffn.experts.w2.weight") ++victim;
+  const io::ShardDataset& dataset = model.index.datasets[victim];
+  on_first_rank([&] {
+    std::string bytes = test::slurp(path("n/" + dataset.file));
+    bytes[dataset.offset + dataset.bytes - 1] ^= 1;
+    test::spit(path("n/" + dataset.file), bytes);
+  });
+  IgnoringSink sink;
+  LoadOptions options;
+  for (const int readers : {1, 2, 4}) {
+    options.readers = readers;
+    options.direct = false;
+    expect_agreed(ExitCode::bad_input, {"layer_05.h5", dataset.name, "damaged"},
+                  [&] { load(*world_, model, places, sink, options); });
+    options.direct = true;
+    expect_agreed(ExitCode::bad_input, {"layer_05.h5", dataset.name, "damaged"},
+                  [&] { load(*world_, model, places, sink, options); });
+  }
+  on_first_rank([&] { fs::resize_file(path("n/layer_03.h5"), 1000); });
+  expect_agreed(ExitCode::bad_input, {"layer_03.h5", "truncated"}, [&] { load(*world_, model, places, sink); });
+  on_first_rank([&] { fs::remove(path("n/layer_01.h5")); });
+  expect_agreed(ExitCode::bad_input, {"layer_01.h5", "No such file"}, [&] { load(*world_, model, places, sink); });
+  on_first_rank([&] { fs::remove(path("n/index.h5")); });
+  expect_agreed(ExitCode::bad_input, {"index.h5", "bathys convert"}, [&] { open_shards(*world_, path("n")); });
+}
+
+// Fails on the last rank alone, in the middle of the model.
+class FailingSink : public IgnoringSink {
+ public:
+  explicit FailingSink(bool fails) : fails_(fails) {}
+  void begin(const catalog::DatasetSpec& dataset, const catalog::Slice& /*slice*/) override {
+    if (fails_ && dataset.name == "layers.4.attn.wkv.weight") throw std::runtime_error("no room for the weights");
+  }
+
+ private:
+  bool fails_;
+};
+
+TEST_F(Load, FailsOnAllRanksWhenOneSinkDoes) {
+  on_first_rank([&] { convert::convert(kNano, path("n")); });
+  const ShardModel model = open_shards(*world_, path("n"));
+  FailingSink sink(world_->rank() == world_->size() - 1);
+  LoadOptions options;
+  for (const bool direct : {false, true}) {
+    options.direct = direct;
+    expect_agreed(ExitCode::internal, {"no room for the weights"},
+                  [&] { load(*world_, model, one_group_places(world_->size()), sink, options); });
+  }
+}
+
+}  // namespace
+}  // namespace bathys::weights
