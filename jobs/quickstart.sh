@@ -59,10 +59,15 @@ evaluate heldout
 evaluate choices
 evaluate prompts
 
-step "texts written by the model ($work/prompts/results.jsonl)"
-# The value of "text" in each result line; JSON's escapes are those of printf %b for what this model writes.
-sed -nE 's/.*"custom_id": ?"([^"]*)".*"text": ?"(([^"\\]|\\.)*)".*/\1: \2/p' "$work/prompts/results.jsonl" |
-  while IFS= read -r line; do printf '%b\n' "$line"; done
+step "texts: prompt | what the model wrote"
+python3 - "$bathys_root/inputs/requests/prompts.jsonl" "$work/prompts/results.jsonl" <<'SHOW'
+import json, sys
+requests, results = ([json.loads(line) for line in open(name, encoding="utf-8")] for name in sys.argv[1:])
+for request, result in zip(requests, results):
+    body = request["body"]
+    prompt = body["context"] if "context" in body else body["messages"][-1]["content"]
+    print(f"\n{prompt} | {result['result']['text']}" if result["ok"] else f"\n{prompt} | failed: {result['error']['message']}")
+SHOW
 
 step "done"
-say "results, one JSON line per request, and summary.json: $work/{heldout,choices,prompts}"
+say "in $work/{heldout,choices,prompts}: results.jsonl (one line per request), summary.json, and what docs/running.md lists"
