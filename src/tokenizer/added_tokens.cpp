@@ -43,7 +43,8 @@ SpellingMatcher::Match SpellingMatcher::find(std::string_view text, std::size_t 
 }
 
 AddedTokens::AddedTokens(const std::vector<TokenizerFile::AddedToken>& added) {
-  for (const TokenizerFile::AddedToken& token : added) (token.normalized ? normalized_ : raw_).add(token.content, token.id);
+  for (const TokenizerFile::AddedToken& token : added)
+    (token.normalized ? normalized_ : raw_).add(token.content, token.id);
 }
 
 }  // namespace bathys::tokenizer

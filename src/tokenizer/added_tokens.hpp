@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tokenizer/tokenizer_file.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "tokenizer/tokenizer_file.hpp"
 
 namespace bathys::tokenizer {
 
@@ -26,13 +26,13 @@ class SpellingMatcher {
  private:
   [[nodiscard]] std::int32_t child(std::int32_t node, char byte) const;
 
-  std::vector<std::int32_t> id_at_{-1};  // of the spelling that ends at a node of the trie, or -1
+  std::vector<std::int32_t> id_at_{-1};                       // of the spelling that ends at a node of the trie, or -1
   std::unordered_map<std::uint64_t, std::int32_t> children_;  // node << 8 | byte
   std::array<bool, 256> begins_{};
 };
 
-// The added tokens of a tokenizer.json in two passes, as the library has them: those not `normalized` first, in what they
-// leave the normalized ones (there is no normalizer, so the order is all that the flag means).
+// The added tokens of a tokenizer.json in two passes, as the library has them: those not `normalized` first, in what
+// they leave the normalized ones (there is no normalizer, so the order is all that the flag means).
 class AddedTokens {
  public:
   explicit AddedTokens(const std::vector<TokenizerFile::AddedToken>& added);
@@ -40,12 +40,14 @@ class AddedTokens {
   // Calls on_text(part) and on_token(id) in the order of `text`; parts are not empty.
   template <class OnText, class OnToken>
   void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const {
-    cut(raw_, text, [&](std::string_view part) { cut(normalized_, part, on_text, on_token); }, on_token);
+    cut(
+        raw_, text, [&](std::string_view part) { cut(normalized_, part, on_text, on_token); }, on_token);
   }
 
  private:
   template <class OnText, class OnToken>
-  static void cut(const SpellingMatcher& matcher, std::string_view text, const OnText& on_text, const OnToken& on_token) {
+  static void cut(const SpellingMatcher& matcher, std::string_view text, const OnText& on_text,
+                  const OnToken& on_token) {
     for (std::size_t at = 0; at < text.size();) {
       const SpellingMatcher::Match match = matcher.find(text, at);
       if (match.begin > at) on_text(text.substr(at, match.begin - at));

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/bpe.hpp"
 
+#include "core/error.hpp"
+#include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/unicode.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,10 +15,6 @@
 #include <queue>
 #include <string>
 
-#include "core/error.hpp"
-#include "tokenizer/byte_alphabet.hpp"
-#include "tokenizer/unicode.hpp"
-
 namespace bathys::tokenizer {
 namespace {
 
@@ -22,9 +22,9 @@ constexpr std::size_t kShort = 256;  // bytes up to which scanning all ranks bea
 
 std::uint8_t byte_at(std::string_view text, std::size_t at) { return static_cast<std::uint8_t>(text[at]); }
 
-// Merges waiting to be made: lowest rank first, of equals the leftmost.  A merge table in the order of its training makes all
-// merges of one rank before it comes to a higher one, so each rank has a list that is sorted once and then walked; what
-// arrives at a rank already begun (only in tables of another order) goes to a heap beside it.
+// Merges waiting to be made: lowest rank first, of equals the leftmost.  A merge table in the order of its training
+// makes all merges of one rank before it comes to a higher one, so each rank has a list that is sorted once and then
+// walked; what arrives at a rank already begun (only in tables of another order) goes to a heap beside it.
 class MergeQueue {
  public:
   struct Entry {
@@ -69,7 +69,8 @@ class MergeQueue {
 
 }  // namespace
 
-MergeTable::MergeTable(std::size_t count) : slots_(std::bit_ceil(2 * count + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
+MergeTable::MergeTable(std::size_t count)
+    : slots_(std::bit_ceil(2 * count + 2)), shift_(64 - std::countr_zero(slots_.size())) {}
 
 bool MergeTable::insert(std::int32_t first, std::int32_t second, Merge merge) {
   std::size_t at = home(first, second);
@@ -153,8 +154,8 @@ void Bpe::merge(std::string_view piece, std::vector<std::int32_t>& out) const {
   piece.size() <= kShort ? merge_short(piece, out) : merge_long(piece, out);
 }
 
-// Lists of symbols, of the ranks of their merges with the next one and of the results, kept dense: finding the lowest rank is a
-// scan that compiles to vector code.
+// Lists of symbols, of the ranks of their merges with the next one and of the results, kept dense: finding the lowest
+// rank is a scan that compiles to vector code.
 void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out) const {
   std::array<std::int32_t, kShort> ids;
   std::array<std::int32_t, kShort> ranks;
@@ -193,8 +194,8 @@ void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out) con
     std::uint32_t previous;
     std::uint32_t next;
   };
-  require(piece.size() < kEnd, ExitCode::bad_requests, "a word of {} bytes without a break is too long, the limit is 4 GiB",
-          piece.size());
+  require(piece.size() < kEnd, ExitCode::bad_requests,
+          "a word of {} bytes without a break is too long, the limit is 4 GiB", piece.size());
   const auto n = static_cast<std::uint32_t>(piece.size());
   std::vector<Symbol> symbols(n);
   MergeQueue queue;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tokenizer/string_pool.hpp"
+#include "tokenizer/tokenizer_file.hpp"
+#include "tokenizer/vocabulary.hpp"
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
-
-#include "tokenizer/string_pool.hpp"
-#include "tokenizer/tokenizer_file.hpp"
-#include "tokenizer/vocabulary.hpp"
 
 namespace bathys::tokenizer {
 
@@ -40,7 +40,8 @@ class MergeTable {
     Merge merge;
   };
   [[nodiscard]] std::size_t home(std::int32_t first, std::int32_t second) const {
-    const std::uint64_t key = std::uint64_t{static_cast<std::uint32_t>(first)} << 32 | static_cast<std::uint32_t>(second);
+    const std::uint64_t key =
+        std::uint64_t{static_cast<std::uint32_t>(first)} << 32 | static_cast<std::uint32_t>(second);
     return (key * 0x9E3779B97F4A7C15U) >> shift_;
   }
   std::vector<Slot> slots_;
@@ -68,11 +69,11 @@ class Bpe {
 
   const Vocabulary* vocabulary_;
   MergeTable merges_;
-  std::vector<std::int32_t> byte_id_;            // [256]
+  std::vector<std::int32_t> byte_id_;           // [256]
   std::vector<MergeTable::Merge> byte_merges_;  // [256 * 256], the first round's look-ups without a search
   StringIndex by_bytes_;
-  // Whether merging a token's own bytes gives that token: found at first need.  Most pieces of a text are tokens, and for
-  // those the merge loop is one look-up.
+  // Whether merging a token's own bytes gives that token: found at first need.  Most pieces of a text are tokens, and
+  // for those the merge loop is one look-up.
   std::unique_ptr<std::atomic<std::uint8_t>[]> whole_;
 };
 

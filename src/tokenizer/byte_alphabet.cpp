@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/byte_alphabet.hpp"
 
-#include <array>
-
 #include "tokenizer/unicode.hpp"
+
+#include <array>
 
 namespace bathys::tokenizer {
 namespace {

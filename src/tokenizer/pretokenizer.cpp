@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/pretokenizer.hpp"
 
-#include <cstdint>
-
 #include "tokenizer/unicode.hpp"
+
+#include <cstdint>
 
 namespace bathys::tokenizer {
 namespace {
 
-// Traits beyond the CodeClass bits.  A number and a character of the second pattern have their one trait only, so that no rule of
-// the third pattern can run over them: for it they are the end of the piece.
-constexpr unsigned kNewline = 64;    // CR or LF; these have kSpace as well
-constexpr unsigned kHan = 128;       // in the second pattern's set
-constexpr unsigned kAsciiWord = 256; // A-Z a-z
-constexpr unsigned kAsciiSign = 512; // the 32 ASCII signs
-constexpr unsigned kOther = 1024;    // none of L M P S N \s: controls, unassigned, format characters
-constexpr unsigned kBlank = 2048;    // U+0020
+// Traits beyond the CodeClass bits.  A number and a character of the second pattern have their one trait only, so that
+// no rule of the third pattern can run over them: for it they are the end of the piece.
+constexpr unsigned kNewline = 64;     // CR or LF; these have kSpace as well
+constexpr unsigned kHan = 128;        // in the second pattern's set
+constexpr unsigned kAsciiWord = 256;  // A-Z a-z
+constexpr unsigned kAsciiSign = 512;  // the 32 ASCII signs
+constexpr unsigned kOther = 1024;     // none of L M P S N \s: controls, unassigned, format characters
+constexpr unsigned kBlank = 2048;     // U+0020
 constexpr unsigned kWord = kLetter | kMark;
 constexpr unsigned kSign = kPunctuation | kSymbol;
 constexpr unsigned kBorder = kNumber | kHan;

@@ -7,16 +7,18 @@
 
 namespace bathys::tokenizer {
 
-// The three regular expressions of the family's pre-tokenizer, as tokenizer.json spells them; each is a Split (Isolated) inside
-// the pieces of the one before.  A file with others is refused: PieceScanner knows these only.
+// The three regular expressions of the family's pre-tokenizer, as tokenizer.json spells them; each is a Split
+// (Isolated) inside the pieces of the one before.  A file with others is refused: PieceScanner knows these only.
 inline constexpr std::array<std::string_view, 3> kSplitPatterns = {
     R"(\p{N}{1,3})",
     "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+",
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+    "?[\\p{P}\\p{S}]+[\r\n]*|"
     "\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
 };
 
-// Cuts valid UTF-8 into the pieces that BPE merges within: the result of the three splits in one pass, linear in the text.
+// Cuts valid UTF-8 into the pieces that BPE merges within: the result of the three splits in one pass, linear in the
+// text.
 class PieceScanner {
  public:
   explicit PieceScanner(std::string_view text) : text_(text) {}
@@ -27,8 +29,8 @@ class PieceScanner {
  private:
   // One code point with what the patterns ask about it.
   struct Char {
-    std::size_t end;     // index behind it
-    unsigned traits;     // CodeClass bits and the ones of pretokenizer.cpp; 0 at the text's end
+    std::size_t end;  // index behind it
+    unsigned traits;  // CodeClass bits and the ones of pretokenizer.cpp; 0 at the text's end
   };
   [[nodiscard]] Char peek(std::size_t at) const;
   [[nodiscard]] std::size_t skip(std::size_t at, unsigned traits) const;

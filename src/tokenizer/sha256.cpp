@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/sha256.hpp"
 
+#include "core/error.hpp"
+
 #include <array>
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
-
-#include "core/error.hpp"
 
 namespace bathys::tokenizer {
 

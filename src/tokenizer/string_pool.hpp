@@ -45,7 +45,8 @@ inline std::uint64_t hash_bytes(std::string_view text) {
   return (hash ^ hash >> 32) * kOdd;
 }
 
-// Hash table from strings to their numbers, open addressing at a load of at most one half; the strings stay with their owner.
+// Hash table from strings to their numbers, open addressing at a load of at most one half; the strings stay with their
+// owner.
 class StringIndex {
  public:
   static constexpr std::int32_t kAbsent = -1;

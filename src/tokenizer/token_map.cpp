@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/token_map.hpp"
 
+#include "core/error.hpp"
+#include "tokenizer/sha256.hpp"
+#include "tokenizer/unicode.hpp"
+
 #include <bit>
 #include <memory>
 #include <span>
@@ -8,10 +12,6 @@
 #include <unordered_map>
 
 #include <utf8proc.h>
-
-#include "core/error.hpp"
-#include "tokenizer/sha256.hpp"
-#include "tokenizer/unicode.hpp"
 
 namespace bathys::tokenizer {
 namespace {

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.hpp"
 
+#include "core/error.hpp"
+#include "tokenizer/added_tokens.hpp"
+#include "tokenizer/bpe.hpp"
+#include "tokenizer/pretokenizer.hpp"
+#include "tokenizer/tokenizer_file.hpp"
+#include "tokenizer/unicode.hpp"
+#include "tokenizer/vocabulary.hpp"
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
@@ -9,14 +17,6 @@
 #include <mutex>
 #include <thread>
 #include <utility>
-
-#include "core/error.hpp"
-#include "tokenizer/added_tokens.hpp"
-#include "tokenizer/bpe.hpp"
-#include "tokenizer/pretokenizer.hpp"
-#include "tokenizer/tokenizer_file.hpp"
-#include "tokenizer/unicode.hpp"
-#include "tokenizer/vocabulary.hpp"
 
 namespace bathys::tokenizer {
 
@@ -45,8 +45,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view name, std
 
 Tokenizer Tokenizer::from_file(const std::filesystem::path& path, std::optional<std::int64_t> vocab_size) {
   std::error_code error;
-  require(!std::filesystem::is_directory(path, error), ExitCode::bad_input, "{}: is a folder, expected a tokenizer.json",
-          path.string());
+  require(!std::filesystem::is_directory(path, error), ExitCode::bad_input,
+          "{}: is a folder, expected a tokenizer.json", path.string());
   std::ifstream in(path, std::ios::binary);
   require(in.is_open(), ExitCode::bad_input, "{}: cannot be opened, expected a tokenizer.json", path.string());
   std::string text((std::istreambuf_iterator<char>(in)), {});

@@ -14,14 +14,16 @@ namespace bathys::tokenizer {
 
 using TokenId = std::int32_t;
 
-// Byte-level BPE of the DeepSeek family, read from a tokenizer.json; ids and texts equal those of the Hugging Face tokenizers
-// library 0.23 (docs/file_formats.md says what of the format is understood).  All const functions may run in many threads.
+// Byte-level BPE of the DeepSeek family, read from a tokenizer.json; ids and texts equal those of the Hugging Face
+// tokenizers library 0.23 (docs/file_formats.md says what of the format is understood).  All const functions may run in
+// many threads.
 class Tokenizer {
  public:
-  // Reads the text of a tokenizer.json; `name` stands in messages.  With `vocab_size` (from the model's config) the ids must be
-  // exactly 0 .. vocab_size-1; without it their number must divide by 8, as every model of the family pads or fills it.
-  //   throws Error(bad_input) for text that is not such a file, a feature this program does not implement (by name), merges
-  //   or ids that contradict each other, a Git LFS pointer
+  // Reads the text of a tokenizer.json; `name` stands in messages.  With `vocab_size` (from the model's config) the ids
+  // must be exactly 0 .. vocab_size-1; without it their number must divide by 8, as every model of the family pads or
+  // fills it.
+  //   throws Error(bad_input) for text that is not such a file, a feature this program does not implement (by name),
+  //   merges or ids that contradict each other, a Git LFS pointer
   static Tokenizer from_json(std::string_view text, std::string_view name,
                              std::optional<std::int64_t> vocab_size = std::nullopt);
   static Tokenizer from_file(const std::filesystem::path& path, std::optional<std::int64_t> vocab_size = std::nullopt);
@@ -39,8 +41,8 @@ class Tokenizer {
   [[nodiscard]] std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string> texts, int threads,
                                                                bool match_added = true) const;
 
-  // Text of `ids`, always valid UTF-8: what the bytes leave incomplete or invalid is U+FFFD.  `skip_special` leaves out the tokens
-  // that tokenizer.json calls special.
+  // Text of `ids`, always valid UTF-8: what the bytes leave incomplete or invalid is U+FFFD.  `skip_special` leaves out
+  // the tokens that tokenizer.json calls special.
   //   throws Error(bad_requests) for an id outside 0 .. vocab_size()-1
   [[nodiscard]] std::string decode(std::span<const TokenId> ids, bool skip_special = false) const;
 

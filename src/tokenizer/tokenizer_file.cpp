@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer_file.hpp"
 
-#include <limits>
-#include <optional>
-#include <utility>
-
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "tokenizer/pretokenizer.hpp"
 
+#include <limits>
+#include <optional>
+#include <utility>
+
 namespace bathys::tokenizer {
 namespace {
 
-constexpr std::size_t kMaxMembers = 64;    // of one object outside the vocabulary; the tree's look-up is linear
-constexpr std::size_t kMaxDepth = 32;      // the format needs 6
+constexpr std::size_t kMaxMembers = 64;  // of one object outside the vocabulary; the tree's look-up is linear
+constexpr std::size_t kMaxDepth = 32;    // the format needs 6
 constexpr std::size_t kShownBytes = 60;
 constexpr std::size_t kMaxContent = 1024;  // bytes of an added token: bounds the matcher's work per character
 constexpr std::string_view kLfsMark = "version https://git-lfs.github.com/spec/";
@@ -24,7 +24,8 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-// Takes model.vocab and model.merges out of the event stream and lets the rest build a document tree, in which both are null.
+// Takes model.vocab and model.merges out of the event stream and lets the rest build a document tree, in which both are
+// null.
 class FileReader final : public nlohmann::json_sax<Json> {
  public:
   FileReader(TokenizerFile& file, Json& tree) : file_(&file), tree_(tree, false) {}
@@ -55,10 +56,14 @@ class FileReader final : public nlohmann::json_sax<Json> {
 
   bool string(string_t& v) override {
     switch (place_) {
-      case Place::tree: return tree_.string(v);
-      case Place::vocab: return misplaced("a string");
-      case Place::merges: return merge_line(v);
-      case Place::pair: break;
+      case Place::tree:
+        return tree_.string(v);
+      case Place::vocab:
+        return misplaced("a string");
+      case Place::merges:
+        return merge_line(v);
+      case Place::pair:
+        break;
     }
     if (n_parts_ == 2) return refuse("model.merges[{}] has more than two parts", file_->merges.size());
     parts_[n_parts_++] = file_->pool.add(v);
@@ -145,7 +150,8 @@ class FileReader final : public nlohmann::json_sax<Json> {
     return false;
   }
   bool misplaced(std::string_view what) {
-    if (place_ == Place::vocab) return refuse("model.vocab[{}] is {}, expected an id", shown(file_->pool.at(token_)), what);
+    if (place_ == Place::vocab)
+      return refuse("model.vocab[{}] is {}, expected an id", shown(file_->pool.at(token_)), what);
     return refuse("model.merges[{}] is {}, expected \"a b\" or [\"a\", \"b\"]", file_->merges.size(), what);
   }
   bool deeper() {
@@ -213,7 +219,8 @@ void check_normalizer(JsonObject& root) {
   JsonObject normalizer = root.object("normalizer");
   require_type(normalizer, "Sequence");
   const Json& list = normalizer.any("normalizers");
-  if (!list.is_array() || !list.empty()) normalizer.refuse("normalizers", "an empty list; normalizers are not implemented");
+  if (!list.is_array() || !list.empty())
+    normalizer.refuse("normalizers", "an empty list; normalizers are not implemented");
   normalizer.finish();
 }
 
@@ -257,7 +264,8 @@ void check_pre_tokenizer(JsonObject& root) {
   }
 }
 
-// A post-processor or decoder: ByteLevel alone.  (As a post-processor it only trims offsets, which nobody asks for here.)
+// A post-processor or decoder: ByteLevel alone.  (As a post-processor it only trims offsets, which nobody asks for
+// here.)
 void check_stage(JsonObject& root, std::string_view key, bool may_be_null) {
   root.ignore(key);
   if (may_be_null && (!root.has(key) || root.is_null(key))) return;
@@ -311,7 +319,8 @@ TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name) 
   require(text.substr(0, kLfsMark.size()) != kLfsMark, kCode,
           "{}: is a Git LFS pointer, not the file itself; run git lfs pull in the checkpoint's folder", name);
   require(!text.empty(), kCode, "{}: is empty, expected a tokenizer.json", name);
-  require(text.substr(0, 3) != "\xEF\xBB\xBF", kCode, "{}: begins with a byte order mark, expected plain UTF-8 JSON", name);
+  require(text.substr(0, 3) != "\xEF\xBB\xBF", kCode, "{}: begins with a byte order mark, expected plain UTF-8 JSON",
+          name);
   TokenizerFile file;
   file.pool.reserve(text.size() / 2);
   Json tree;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tokenizer/string_pool.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "tokenizer/string_pool.hpp"
 
 namespace bathys::tokenizer {
 
@@ -34,7 +34,8 @@ struct TokenizerFile {
 
 // Reads JSON with the vocabulary and the merges streamed past the document tree, so that the 6 MB file takes tens of
 // milliseconds.  Both spellings of merges are taken, "a b" (a first "#version" line is skipped) and ["a", "b"].
-//   throws Error(bad_input) naming `name` and the place: not strict JSON, a key twice, a feature that is not implemented
+//   throws Error(bad_input) naming `name` and the place: not strict JSON, a key twice, a feature that is not
+//   implemented
 TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name);
 
 }  // namespace bathys::tokenizer

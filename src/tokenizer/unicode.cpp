@@ -20,8 +20,9 @@ constexpr ClassRange kClassRanges[] = {
 #include "tokenizer/unicode_categories.inc"
 };
 constexpr ClassRange kSpaceRanges[] = {
-    {0x9, 0xD, kSpace},       {0x20, 0x20, kSpace},     {0x85, 0x85, kSpace},     {0xA0, 0xA0, kSpace},     {0x1680, 0x1680, kSpace},
-    {0x2000, 0x200A, kSpace}, {0x2028, 0x2029, kSpace}, {0x202F, 0x202F, kSpace}, {0x205F, 0x205F, kSpace}, {0x3000, 0x3000, kSpace},
+    {0x9, 0xD, kSpace},       {0x20, 0x20, kSpace},     {0x85, 0x85, kSpace},     {0xA0, 0xA0, kSpace},
+    {0x1680, 0x1680, kSpace}, {0x2000, 0x200A, kSpace}, {0x2028, 0x2029, kSpace}, {0x202F, 0x202F, kSpace},
+    {0x205F, 0x205F, kSpace}, {0x3000, 0x3000, kSpace},
 };
 
 // Two-stage table: 4,352 blocks of 256 code points, equal blocks kept once (about 60 kB instead of 1.1 MB).

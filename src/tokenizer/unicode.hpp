@@ -6,12 +6,13 @@
 #include <string>
 #include <string_view>
 
-// UTF-8 and the few properties of code points that tokenizing and scoring need.  Categories are those of Unicode 16.0, as the
-// Hugging Face tokenizers library 0.23 has them (unicode_categories.inc); every assigned code point of that version is known.
+// UTF-8 and the few properties of code points that tokenizing and scoring need.  Categories are those of Unicode 16.0,
+// as the Hugging Face tokenizers library 0.23 has them (unicode_categories.inc); every assigned code point of that
+// version is known.
 namespace bathys::tokenizer {
 
-// What one step over UTF-8 finds: a code point, or a maximal invalid part (the longest prefix of some valid sequence, else
-// one byte), which stands for one U+FFFD as in Rust's String::from_utf8_lossy and the WHATWG decoder.
+// What one step over UTF-8 finds: a code point, or a maximal invalid part (the longest prefix of some valid sequence,
+// else one byte), which stands for one U+FFFD as in Rust's String::from_utf8_lossy and the WHATWG decoder.
 struct Utf8Step {
   char32_t code_point;  // kReplacement when invalid
   std::uint8_t size;    // bytes, 1..4

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/vocabulary.hpp"
 
-#include <string>
-
 #include "core/error.hpp"
 #include "tokenizer/byte_alphabet.hpp"
 #include "tokenizer/unicode.hpp"
+
+#include <string>
 
 namespace bathys::tokenizer {
 namespace {
@@ -34,15 +34,16 @@ std::int32_t Vocabulary::find(std::string_view text) const {
   return by_text_.find(text, [this](std::int32_t id) { return this->text(id); });
 }
 
-void Vocabulary::add_model_token(const TokenizerFile& file, const TokenizerFile::VocabEntry& entry, std::string_view name) {
+void Vocabulary::add_model_token(const TokenizerFile& file, const TokenizerFile::VocabEntry& entry,
+                                 std::string_view name) {
   const std::string_view text = file.pool.at(entry.text);
   // A model token beyond the model's own count can still be right: added tokens may stand between model tokens.
   require(static_cast<std::size_t>(entry.id) < file.vocab.size() + file.added.size(), kCode,
           "{}: model.vocab gives \"{}\" the id {}, but the file has only {} tokens; ids must leave no hole", name, text,
           entry.id, file.vocab.size() + file.added.size());
   const std::int32_t other = find(text);
-  require(other == StringIndex::kAbsent, kCode, "{}: model.vocab has \"{}\" twice, with ids {} and {}", name, text, other,
-          entry.id);
+  require(other == StringIndex::kAbsent, kCode, "{}: model.vocab has \"{}\" twice, with ids {} and {}", name, text,
+          other, entry.id);
   Token& token = slot(entry.id);
   require(!token.present, kCode, "{}: model.vocab gives the id {} to \"{}\" and to \"{}\"", name, entry.id,
           pool_.at(token.text), text);
@@ -54,7 +55,8 @@ void Vocabulary::add_model_token(const TokenizerFile& file, const TokenizerFile:
 void Vocabulary::add_added_token(const TokenizerFile::AddedToken& added, std::string_view name) {
   const std::int32_t known = find(added.content);
   require(known == StringIndex::kAbsent || known == added.id, kCode,
-          "{}: the added token \"{}\" has id {}, but that spelling has id {} already", name, added.content, added.id, known);
+          "{}: the added token \"{}\" has id {}, but that spelling has id {} already", name, added.content, added.id,
+          known);
   Token& token = slot(added.id);
   require(!token.present || known == added.id, kCode, "{}: the added token \"{}\" has the id {} of \"{}\"", name,
           added.content, added.id, token.present ? pool_.at(token.text) : std::string_view());
@@ -86,14 +88,16 @@ void Vocabulary::check_complete(std::string_view name, std::optional<std::int64_
     std::string spelling;
     append_utf8(spelling, alphabet_character(static_cast<std::uint8_t>(byte)));
     const std::int32_t id = find(spelling);
-    require(id != StringIndex::kAbsent && token(id).in_model, kCode, "{}: model.vocab lacks the byte {:#04x}, spelled \"{}\"",
-            name, byte, spelling);
+    require(id != StringIndex::kAbsent && token(id).in_model, kCode,
+            "{}: model.vocab lacks the byte {:#04x}, spelled \"{}\"", name, byte, spelling);
   }
   if (vocab_size) {
-    require(size() == *vocab_size, kCode, "{}: has {} ids, the model's config has vocab_size {}", name, size(), *vocab_size);
+    require(size() == *vocab_size, kCode, "{}: has {} ids, the model's config has vocab_size {}", name, size(),
+            *vocab_size);
   } else {
     require(size() % kSizeUnit == 0, kCode,
-            "{}: has {} ids, expected a multiple of {} as every vocabulary of this family has (a token was added or is missing)",
+            "{}: has {} ids, expected a multiple of {} as every vocabulary of this family has (a token was added or is "
+            "missing)",
             name, size(), kSizeUnit);
   }
 }

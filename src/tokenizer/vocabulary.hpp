@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tokenizer/string_pool.hpp"
+#include "tokenizer/tokenizer_file.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/string_pool.hpp"
-#include "tokenizer/tokenizer_file.hpp"
-
 namespace bathys::tokenizer {
 
-// Every token by id: its spelling in tokenizer.json, the bytes it decodes to, whether it is special.  Ids are 0 .. size()-1 without
-// a hole, each with one spelling, each spelling with one id.
+// Every token by id: its spelling in tokenizer.json, the bytes it decodes to, whether it is special.  Ids are 0 ..
+// size()-1 without a hole, each with one spelling, each spelling with one id.
 class Vocabulary {
  public:
-  //   throws Error(bad_input) naming the id or spelling that breaks that, or the number of ids (see Tokenizer::from_json)
+  //   throws Error(bad_input) naming the id or spelling that breaks that, or the number of ids (see
+  //   Tokenizer::from_json)
   Vocabulary(const TokenizerFile& file, std::string_view name, std::optional<std::int64_t> vocab_size);
 
   [[nodiscard]] std::int32_t size() const { return static_cast<std::int32_t>(tokens_.size()); }

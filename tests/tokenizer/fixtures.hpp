@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/json.hpp"
+#include "tokenizer/tokenizer.hpp"
+
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#include "core/json.hpp"
-#include "tokenizer/tokenizer.hpp"
 
 namespace bathys::tokenizer::test {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/token_map.hpp"
 
+#include "support/golden.hpp"
+#include "tokenizer/fixtures.hpp"
+
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
-
-#include "support/golden.hpp"
-#include "tokenizer/fixtures.hpp"
 
 namespace bathys::tokenizer {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of tokenizer.json is taken and what is refused.
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "tokenizer/fixtures.hpp"
+#include "tokenizer/tokenizer.hpp"
+
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "tokenizer/fixtures.hpp"
-#include "tokenizer/tokenizer.hpp"
 
 namespace bathys::tokenizer {
 namespace {
@@ -22,11 +22,14 @@ const std::string kFiles = BATHYS_TEST_DATA "/cases/files/";
 
 std::vector<std::string> texts() {
   std::vector<std::string> out;
-  for (const Json& line : test::read_json_lines(kFiles + "tokenizer_texts.jsonl")) out.push_back(line.get<std::string>());
+  for (const Json& line : test::read_json_lines(kFiles + "tokenizer_texts.jsonl"))
+    out.push_back(line.get<std::string>());
   return out;
 }
 
-Json expected() { return parse_json(test::read_text(kFiles + "tokenizer_expected.json"), "expected", ExitCode::bad_input); }
+Json expected() {
+  return parse_json(test::read_text(kFiles + "tokenizer_expected.json"), "expected", ExitCode::bad_input);
+}
 
 // The message with which `text` is refused, "" if it is not.
 std::string refusal(std::string_view text) {
@@ -51,11 +54,12 @@ std::string changed(const std::function<void(Json&)>& change) {
 
 TEST(TokenizerFile, ReadsEverySpellingOfMergesAlike) {
   const Json plain = expected().at("plain");
-  for (const std::string name :
-       {"c05_ok_pairs", "c05_ok_strings", "c05_ok_strings_version_line", "c05_ok_escaped_ascii", "c05_two_merges_swapped_either"}) {
+  for (const std::string name : {"c05_ok_pairs", "c05_ok_strings", "c05_ok_strings_version_line",
+                                 "c05_ok_escaped_ascii", "c05_two_merges_swapped_either"}) {
     const Tokenizer tokenizer = Tokenizer::from_file(kOdd + "/" + name + ".json");
     std::size_t i = 0;
-    for (const std::string& text : texts()) EXPECT_EQ(tokenizer.encode(text), plain.at(i++).get<Ids>()) << name << " " << text;
+    for (const std::string& text : texts())
+      EXPECT_EQ(tokenizer.encode(text), plain.at(i++).get<Ids>()) << name << " " << text;
   }
 }
 
@@ -96,18 +100,38 @@ TEST(TokenizerFile, RefusesEachFeatureItDoesNotImplementByName) {
       {"model.continuing_subword_prefix", [](Json& t) { t["model"]["continuing_subword_prefix"] = "##"; }},
       {"model.type", [](Json& t) { t["model"]["type"] = "Unigram"; }},
       {"model.novelty", [](Json& t) { t["model"]["novelty"] = 1; }},
-      {"normalizer.type", [](Json& t) { t["normalizer"] = {{"type", "NFC"}}; }},
-      {"normalizer.normalizers", [](Json& t) { t["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}}; }},
+      {"normalizer.type",
+       [](Json& t) {
+         t["normalizer"] = {{"type", "NFC"}};
+       }},
+      {"normalizer.normalizers",
+       [](Json& t) {
+         t["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "NFC"}}}}};
+       }},
       {"pre_tokenizer", [](Json& t) { t.erase("pre_tokenizer"); }},
-      {"pretokenizers[0].pattern.Regex", [](Json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\p{N}"; }},
+      {"pretokenizers[0].pattern.Regex",
+       [](Json& t) { t["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\p{N}"; }},
       {"pretokenizers[1].behavior", [](Json& t) { t["pre_tokenizer"]["pretokenizers"][1]["behavior"] = "Removed"; }},
       {"pretokenizers[2].invert", [](Json& t) { t["pre_tokenizer"]["pretokenizers"][2]["invert"] = true; }},
       {"pretokenizers[3].use_regex", [](Json& t) { t["pre_tokenizer"]["pretokenizers"][3]["use_regex"] = true; }},
-      {"pretokenizers[3].add_prefix_space", [](Json& t) { t["pre_tokenizer"]["pretokenizers"][3]["add_prefix_space"] = true; }},
-      {"post_processor.type", [](Json& t) { t["post_processor"] = {{"type", "TemplateProcessing"}}; }},
-      {"decoder.type", [](Json& t) { t["decoder"] = {{"type", "Metaspace"}}; }},
-      {"truncation", [](Json& t) { t["truncation"] = {{"max_length", 5}}; }},
-      {"padding", [](Json& t) { t["padding"] = {{"pad_id", 2}}; }},
+      {"pretokenizers[3].add_prefix_space",
+       [](Json& t) { t["pre_tokenizer"]["pretokenizers"][3]["add_prefix_space"] = true; }},
+      {"post_processor.type",
+       [](Json& t) {
+         t["post_processor"] = {{"type", "TemplateProcessing"}};
+       }},
+      {"decoder.type",
+       [](Json& t) {
+         t["decoder"] = {{"type", "Metaspace"}};
+       }},
+      {"truncation",
+       [](Json& t) {
+         t["truncation"] = {{"max_length", 5}};
+       }},
+      {"padding",
+       [](Json& t) {
+         t["padding"] = {{"pad_id", 2}};
+       }},
       {"version", [](Json& t) { t["version"] = "2.0"; }},
       {"surprise", [](Json& t) { t["surprise"] = nullptr; }},
       {"added_tokens[4].lstrip", [](Json& t) { t["added_tokens"][4]["lstrip"] = true; }},
@@ -120,26 +144,46 @@ TEST(TokenizerFile, RefusesEachFeatureItDoesNotImplementByName) {
       {"model.vocab[\"a\"]", [](Json& t) { t["model"]["vocab"]["a"] = 67.0; }},
       {"model.vocab[\"a\"]", [](Json& t) { t["model"]["vocab"]["a"] = Json::array({67}); }},
       {"2147483647", [](Json& t) { t["model"]["vocab"]["a"] = 2147483647; }},
-      {"the byte 0x61", [](Json& t) { t["model"]["vocab"].erase("a"); t["model"]["vocab"]["zzzz"] = 67; }},
+      {"the byte 0x61",
+       [](Json& t) {
+         t["model"]["vocab"].erase("a");
+         t["model"]["vocab"]["zzzz"] = 67;
+       }},
       {"no token has the id 67", [](Json& t) { t["model"]["vocab"].erase("a"); }},
       {"model.vocab gives the id 68", [](Json& t) { t["model"]["vocab"]["a"] = 68; }},
       {"empty token", [](Json& t) { t["model"]["vocab"][""] = 1024; }},
       {"model.merges", [](Json& t) { t["model"]["merges"] = "a b"; }},
       {"model.merges[0]", [](Json& t) { t["model"]["merges"][0] = 1; }},
       {"model.merges[0]", [](Json& t) { t["model"]["merges"][0] = Json::array({"a"}); }},
-      {"model.merges[0]", [](Json& t) { t["model"]["merges"][0] = Json::array({"a", Json::array({"b"})}); }},
-      {"model.merges[0]", [](Json& t) { t["model"]["merges"][0] = Json::array({"a", 1}); }},
+      {"model.merges[0]",
+       [](Json& t) {
+         t["model"]["merges"][0] = Json::array({"a", Json::array({"b"})});
+       }},
+      {"model.merges[0]",
+       [](Json& t) {
+         t["model"]["merges"][0] = Json::array({"a", 1});
+       }},
       {"model.merges[0]", [](Json& t) { t["model"]["merges"] = Json::array({"a b c"}); }},
       {"model.merges[0]", [](Json& t) { t["model"]["merges"] = Json::array({"ab"}); }},
-      {"#version", [](Json& t) { t["model"]["merges"] = Json::array({"t h", "#version: 0.2"}); }},
-      {"makes \"zq\"", [](Json& t) { t["model"]["merges"][0] = Json::array({"z", "q"}); }},
+      {"#version",
+       [](Json& t) {
+         t["model"]["merges"] = Json::array({"t h", "#version: 0.2"});
+       }},
+      {"makes \"zq\"",
+       [](Json& t) {
+         t["model"]["merges"][0] = Json::array({"z", "q"});
+       }},
   };
   for (const auto& [named, change] : changes) EXPECT_THAT(refusal(changed(change)), HasSubstr(named));
-  EXPECT_EQ(refusal(changed([](Json& t) { t["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}}; })), "");
+  EXPECT_EQ(refusal(changed([](Json& t) {
+              t["normalizer"] = {{"type", "Sequence"}, {"normalizers", Json::array()}};
+            })),
+            "");
 }
 
 TEST(TokenizerFile, NamesWhatStandsInItsPlace) {
-  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 57934\n"), HasSubstr("Git LFS pointer"));
+  EXPECT_THAT(refusal("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 57934\n"),
+              HasSubstr("Git LFS pointer"));
   EXPECT_THAT(refusal(""), HasSubstr("empty"));
   EXPECT_THAT(refusal("<!DOCTYPE html>"), HasSubstr("not JSON at byte"));
   EXPECT_THAT(refusal("[]"), HasSubstr("expected an object"));
@@ -159,7 +203,8 @@ TEST(TokenizerFile, SurvivesHostileJson) {
   EXPECT_THAT(refusal(std::string("{\"version\":\"\0\"}", 15)), HasSubstr("not JSON"));
   EXPECT_THAT(refusal("{\"version\":\"\xFF\"}"), HasSubstr("not JSON"));
   const std::string whole = test::read_text(BATHYS_NANO_TOKENIZER);
-  for (std::size_t size = 1; size + 1 < whole.size(); size += 997) EXPECT_NE(refusal(whole.substr(0, size)), "") << size;
+  for (std::size_t size = 1; size + 1 < whole.size(); size += 997)
+    EXPECT_NE(refusal(whole.substr(0, size)), "") << size;
   std::string twice = whole;
   const std::size_t at = twice.find("\"!\": 3");
   ASSERT_NE(at, std::string::npos);

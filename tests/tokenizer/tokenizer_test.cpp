@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/tokenizer.hpp"
 
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "tokenizer/fixtures.hpp"
+#include "tokenizer/unicode.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <climits>
@@ -13,17 +18,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "tokenizer/fixtures.hpp"
-#include "tokenizer/unicode.hpp"
-
 namespace bathys::tokenizer {
 namespace {
 
-using ::testing::ElementsAre;
 using test::large_tokenizer;
 using test::nano_tokenizer;
+using ::testing::ElementsAre;
 using Ids = std::vector<TokenId>;
 
 const std::string kNullByte(1, '\0');
@@ -75,7 +75,8 @@ TEST(Tokenizer, SkipsOnlySpecialTokensWhenAsked) {
 }
 
 TEST(Tokenizer, DecodesHalfCharactersAsTheLossyDecoderDoes) {
-  const Ids ids = large_tokenizer().encode("😀");  // 57664 holds " 😀"'s first bytes elsewhere; here several byte-level tokens
+  const Ids ids =
+      large_tokenizer().encode("😀");  // 57664 holds " 😀"'s first bytes elsewhere; here several byte-level tokens
   ASSERT_GT(ids.size(), 1U);
   EXPECT_EQ(large_tokenizer().decode({ids.data(), 1}), "\uFFFD");
 }
@@ -103,15 +104,26 @@ TEST(Tokenizer, KnowsItsTokens) {
 // A random text of all kinds of code points, some of it words and added tokens.
 std::string random_text(std::mt19937& random, std::size_t n) {
   static const std::vector<std::string> kParts = {
-      "the", " of", "HTTP/2", "don't", "\r\n", "\n\n", "   ", "\t", "<｜User｜>", "</think>", "｜DSML｜", "１２３", "東京", "カタカナ", "naïve",
-      "e\u0301", "👨\u200D👩\u200D👧", "\u3000", "\u00A0", "\u180E", "…", "--", "x_y", "12345678901", "½", "٣", "ไทย", "हिन्दी", "\u2028"};
+      "the",   " of",        "HTTP/2",          "don't",    "\r\n",   "\n\n",   "   ",
+      "\t",    "<｜User｜>", "</think>",        "｜DSML｜", "１２３", "東京",   "カタカナ",
+      "naïve", "e\u0301",    "👨\u200D👩\u200D👧", "\u3000",   "\u00A0", "\u180E", "…",
+      "--",    "x_y",        "12345678901",     "½",        "٣",      "ไทย",    "हिन्दी",
+      "\u2028"};
   std::string text;
   for (std::size_t i = 0; i < n; ++i) {
     switch (random() % 4) {
-      case 0: text += kParts[random() % kParts.size()]; break;
-      case 1: text.push_back(static_cast<char>(random() % 128)); break;
-      case 2: append_utf8(text, static_cast<char32_t>(random() % 0xD800)); break;
-      default: append_utf8(text, static_cast<char32_t>(0xE000 + random() % (0x110000 - 0xE000))); break;
+      case 0:
+        text += kParts[random() % kParts.size()];
+        break;
+      case 1:
+        text.push_back(static_cast<char>(random() % 128));
+        break;
+      case 2:
+        append_utf8(text, static_cast<char32_t>(random() % 0xD800));
+        break;
+      default:
+        append_utf8(text, static_cast<char32_t>(0xE000 + random() % (0x110000 - 0xE000)));
+        break;
     }
   }
   return text;
@@ -149,7 +161,8 @@ TEST(Tokenizer, StreamsWhatItDecodesWithoutHalfCharacters) {
 TEST(Tokenizer, EmitsACharacterWithItsLastByte) {
   StreamDecoder stream(large_tokenizer());
   std::vector<std::string> parts;
-  for (const std::string spelling : {"ð", "Ł", "ĺ", "Ģ", "!"}) parts.push_back(stream.push(*large_tokenizer().token_id(spelling)));
+  for (const std::string spelling : {"ð", "Ł", "ĺ", "Ģ", "!"})
+    parts.push_back(stream.push(*large_tokenizer().token_id(spelling)));
   EXPECT_THAT(parts, ElementsAre("", "", "", "😀", "!"));
   EXPECT_EQ(stream.finish(), "");
 }
@@ -174,7 +187,8 @@ TEST(Tokenizer, TakesLongWordsInNearlyLinearTime) {
     EXPECT_FALSE(large_tokenizer().encode(text).empty());
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  for (const std::string unit : {"a", " ", "😀", "\n", "abcdefghijklmnopqrstuvwxyz", "ก", "-", "1", "東", "\u0001", "<"}) {
+  for (const std::string unit :
+       {"a", " ", "😀", "\n", "abcdefghijklmnopqrstuvwxyz", "ก", "-", "1", "東", "\u0001", "<"}) {
     const double small = seconds(unit, 100'000);
     const double large = seconds(unit, 1'600'000);
     EXPECT_LT(large, 16 * 4 * small + 0.5) << unit;
@@ -182,7 +196,8 @@ TEST(Tokenizer, TakesLongWordsInNearlyLinearTime) {
 }
 
 // The plain rule of byte pair encoding: of all neighbours the pair of lowest rank, leftmost first, until none merges.
-std::vector<std::string> merge_plainly(std::vector<std::string> parts, const std::map<std::pair<std::string, std::string>, int>& ranks) {
+std::vector<std::string> merge_plainly(std::vector<std::string> parts,
+                                       const std::map<std::pair<std::string, std::string>, int>& ranks) {
   for (;;) {
     std::size_t best = 0;
     int lowest = INT_MAX;
@@ -198,7 +213,8 @@ std::vector<std::string> merge_plainly(std::vector<std::string> parts, const std
   }
 }
 
-// Short words are merged by scanning, long ones by a queue; ranks in another order than the training's take the queue's side ways.
+// Short words are merged by scanning, long ones by a queue; ranks in another order than the training's take the queue's
+// side ways.
 TEST(Tokenizer, MergesByThePlainRuleInAnyOrderOfRanks) {
   std::mt19937 random(4);
   Json file = parse_json(test::read_text(BATHYS_NANO_TOKENIZER), "nano", ExitCode::bad_input);

@@ -12,9 +12,9 @@ namespace {
 TEST(Unicode, ReplacesEachMaximalInvalidPartOnce) {
   EXPECT_EQ(to_valid_utf8("plain \xC3\xA9"), "plain \xC3\xA9");
   EXPECT_EQ(to_valid_utf8("\xFF"), "\uFFFD");
-  EXPECT_EQ(to_valid_utf8("a\xE6\xB7z"), "a\uFFFDz");            // two bytes of three: one part
-  EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"), "\uFFFD");            // three of four, cut by the end
-  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");          // overlong: no byte of it begins a character
+  EXPECT_EQ(to_valid_utf8("a\xE6\xB7z"), "a\uFFFDz");              // two bytes of three: one part
+  EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"), "\uFFFD");              // three of four, cut by the end
+  EXPECT_EQ(to_valid_utf8("\xC0\xAF"), "\uFFFD\uFFFD");            // overlong: no byte of it begins a character
   EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\uFFFD\uFFFD\uFFFD");  // a surrogate
   EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80"), "\uFFFD\uFFFD\uFFFD\uFFFD");  // beyond U+10FFFF
   EXPECT_EQ(to_valid_utf8("\xE2\x82\xE2\x82\xAC"), "\uFFFD\u20AC");
@@ -66,7 +66,9 @@ TEST(Unicode, StripsAndSplitsAsPythonDoes) {
   EXPECT_EQ(strip_right("x\u200B"), "x\u200B");
   EXPECT_EQ(strip_right("x\x80\x80"), "x\x80\x80");
   EXPECT_EQ(strip_right(""), "");
-  EXPECT_EQ(count_words(" a\u2028b\x1D" "c  "), 3);
+  EXPECT_EQ(count_words(" a\u2028b\x1D"
+                        "c  "),
+            3);
   EXPECT_EQ(count_words("\u180E"), 1);
   EXPECT_EQ(count_words(" \t"), 0);
   EXPECT_EQ(count_code_points("aé😀\xFF"), 4);
