@@ -82,7 +82,7 @@ struct ModelConfig {
   double vision_rope_theta = 10000.0;
   int vision_downsample_ratio = 3;
   int vision_max_n_token = 1024;
-  std::int64_t vision_min_pixels = 544 * 544;
+  std::int64_t vision_min_pixels = std::int64_t{544} * 544;
   std::optional<double> vision_max_wh_ratio;
   // special ids
   std::int64_t image_token_id = 129264;
