@@ -17,7 +17,9 @@ endif()
 # The numbers are part of the contract: no contraction of a*b+c that was not written as fma, no fast-math, no flush to zero.
 add_library(bathys_options INTERFACE)
 if(BATHYS_ENABLE_CUDA)
-  target_compile_options(bathys_options INTERFACE -fmad=false -Wall)
+  target_compile_options(bathys_options INTERFACE --fmad=false -ffp-contract=off -Wall)
+  # fmt 9 takes nvcc for a compiler without relaxed constexpr, which its own check of format strings needs.
+  target_compile_definitions(bathys_options INTERFACE FMT_USE_CONSTEXPR=1)
 else()
   target_compile_options(bathys_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math -march=x86-64-v3 -mtune=generic
     -Wall -Wextra -Wshadow -Wconversion -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/collectives.hpp"
 
-#include <cstring>
-
 #include "core/error.hpp"
 #include "parallel/float_order.hpp"
+
+#include <cstring>
 
 namespace bathys::parallel {
 
@@ -21,7 +21,8 @@ std::string Collectives::broadcast_host(const std::string& text, int root) {
   return result;
 }
 
-// A lambda for the device may not stand in a private member or an unnamed namespace's class, so the kernel is a function.
+// A lambda for the device may not stand in a private member or an unnamed namespace's class, so the kernel is a
+// function.
 void canonical_nans(const Exec& exec, float* values, std::int64_t n) {
   Kokkos::parallel_for(
       "bathys::parallel::canonical_nans", Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, n),
@@ -37,7 +38,8 @@ void copy_bytes(const void* from, void* to, std::int64_t n_bytes) {
 void copy_on_device(const Exec& exec, const void* from, void* to, std::int64_t n_bytes) {
   if (n_bytes == 0 || from == to) return;
   const auto n = static_cast<std::size_t>(n_bytes);
-  Kokkos::deep_copy(exec, UnmanagedView<char*>(static_cast<char*>(to), n), UnmanagedView<const char*>(static_cast<const char*>(from), n));
+  Kokkos::deep_copy(exec, UnmanagedView<char*>(static_cast<char*>(to), n),
+                    UnmanagedView<const char*>(static_cast<const char*>(from), n));
 }
 
 class SingleCollectives final : public Collectives {
@@ -58,7 +60,8 @@ class SingleCollectives final : public Collectives {
   }
   void all_to_all_v(const Exec& exec, const void* send, std::span<const std::int64_t> send_bytes, void* recv,
                     std::span<const std::int64_t> recv_bytes) override {
-    require(send_bytes[0] == recv_bytes[0], ExitCode::internal, "all_to_all_v: {} bytes sent, {} expected", send_bytes[0], recv_bytes[0]);
+    require(send_bytes[0] == recv_bytes[0], ExitCode::internal, "all_to_all_v: {} bytes sent, {} expected",
+            send_bytes[0], recv_bytes[0]);
     copy_on_device(exec, send, recv, send_bytes[0]);
   }
   void broadcast(const Exec&, void*, std::int64_t, int) override {}

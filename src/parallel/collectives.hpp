@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/kokkos_compat.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,20 +11,20 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/kokkos_compat.hpp"
-
 namespace bathys::parallel {
 
 enum class Reduce { sum, min, max };
 
-// One group of ranks and what they can do together.  Behind it: MPI over host memory, NCCL over device memory, and a group of one.
+// One group of ranks and what they can do together.  Behind it: MPI over host memory, NCCL over device memory, and a
+// group of one.
 //
-// Every rank of the group enters every call in the same order with the same counts (or, where a rank has nothing, with zero); counts
-// are 64-bit and have no upper limit.  All functions throw Error(internal) with the library's words when communication fails.
+// Every rank of the group enters every call in the same order with the same counts (or, where a rank has nothing, with
+// zero); counts are 64-bit and have no upper limit.  All functions throw Error(internal) with the library's words when
+// communication fails.
 //
-// Device calls take the execution instance first: the input is everything enqueued on it before the call, the result is visible to
-// everything enqueued on it after, so the caller never fences.  Pointers are to Exec's memory, device calls of one group are issued
-// on one instance at a time.
+// Device calls take the execution instance first: the input is everything enqueued on it before the call, the result
+// is visible to everything enqueued on it after, so the caller never fences.  Pointers are to Exec's memory, device
+// calls of one group are issued on one instance at a time.
 class Collectives {
  public:
   Collectives() = default;
@@ -33,12 +35,13 @@ class Collectives {
   [[nodiscard]] virtual int rank() const = 0;  // of this process in the group, 0 .. size - 1
   [[nodiscard]] virtual int size() const = 0;
 
-  // values[n] += those of the other ranks, in place.  Integers: exact, so the same bits whatever the number of ranks (wraps modulo
-  // 2^64).  Floats: one order for a given number of ranks with MPI, the library's with NCCL; only for `--reductions fast`.
+  // values[n] += those of the other ranks, in place.  Integers: exact, so the same bits whatever the number of ranks
+  // (wraps modulo 2^64).  Floats: one order for a given number of ranks with MPI, the library's with NCCL; only for
+  // `--reductions fast`.
   virtual void all_reduce_sum(const Exec& exec, std::int64_t* values, std::int64_t n) = 0;
   virtual void all_reduce_sum(const Exec& exec, float* values, std::int64_t n) = 0;
-  // values[n] = maximum over ranks, in place and independent of the layout to the bit: -0 < +0, and a NaN on any rank gives the quiet
-  // NaN 0x7fffffff on all.
+  // values[n] = maximum over ranks, in place and independent of the layout to the bit: -0 < +0, and a NaN on any rank
+  // gives the quiet NaN 0x7fffffff on all.
   virtual void all_reduce_max(const Exec& exec, float* values, std::int64_t n) = 0;
   // Combines bit patterns, in place: per byte at most one rank may hold something other than zero, and all receive it.
   virtual void all_reduce_or(const Exec& exec, void* data, std::int64_t n_bytes) = 0;
@@ -47,8 +50,8 @@ class Collectives {
   virtual void all_gather(const Exec& exec, const void* mine, void* all, std::int64_t n_bytes) = 0;
   // The same with bytes_of[size] of each rank, without gaps; every rank passes the same bytes_of.
   virtual void all_gather_v(const Exec& exec, const void* mine, void* all, std::span<const std::int64_t> bytes_of) = 0;
-  // send: send_bytes[0] bytes for rank 0, then those for rank 1, ...; recv: recv_bytes[0] bytes from rank 0, ...  What rank a sends to
-  // b must be what b receives from a.  The buffers do not overlap.
+  // send: send_bytes[0] bytes for rank 0, then those for rank 1, ...; recv: recv_bytes[0] bytes from rank 0, ...  What
+  // rank a sends to b must be what b receives from a.  The buffers do not overlap.
   virtual void all_to_all_v(const Exec& exec, const void* send, std::span<const std::int64_t> send_bytes, void* recv,
                             std::span<const std::int64_t> recv_bytes) = 0;
   virtual void broadcast(const Exec& exec, void* data, std::int64_t n_bytes, int root) = 0;
@@ -90,8 +93,9 @@ class NodeBoard;
 
 struct MpiOptions {
   std::int64_t max_message_bytes = std::int64_t{1} << 30;  // larger ones are split; MPI counts are int
-  std::int64_t direct_reduce_bytes = 0;                    // 0: measured default; from here on reductions go by parts
-  NodeBoard* board = nullptr;                              // where the name of the running call is shown to the watchdog
+  bool shared_memory = true;             // reductions of a group on one node go through memory that its ranks share
+  std::int64_t direct_reduce_bytes = 0;  // else from here on by parts, below by MPI's own; 0: the measured default
+  NodeBoard* board = nullptr;            // where the name of the running call is shown to the watchdog
 };
 
 // All ranks of the job over MPI, on a communicator of its own.  MPI must be initialized and outlive it.  Collective.

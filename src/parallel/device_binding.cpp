@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/device_binding.hpp"
 
-#include <map>
-#include <utility>
-
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
+
+#include <map>
+#include <utility>
 
 #ifdef KOKKOS_ENABLE_CUDA
 #include <cuda_runtime_api.h>
@@ -23,7 +23,8 @@ int count_devices() {
 std::string device_uuid(int index) {
   cudaDeviceProp properties = {};
   const cudaError_t code = cudaGetDeviceProperties(&properties, index);
-  require(code == cudaSuccess, ExitCode::internal, "cudaGetDeviceProperties({}) failed: {}", index, cudaGetErrorString(code));
+  require(code == cudaSuccess, ExitCode::internal, "cudaGetDeviceProperties({}) failed: {}", index,
+          cudaGetErrorString(code));
   std::string text;
   for (const char byte : properties.uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   return text;
@@ -37,9 +38,11 @@ std::string device_uuid(int) { return {}; }
 #endif
 
 int choose_device(int local_rank, int local_size, int visible) {
-  require(visible > 0, ExitCode::usage, "no GPU is visible to this process; ask the scheduler for one per rank, or use the CPU program");
+  require(visible > 0, ExitCode::usage,
+          "no GPU is visible to this process; ask the scheduler for one per rank, or use the CPU program");
   if (visible == 1) return 0;
-  require(local_size <= visible, ExitCode::usage, "{} ranks on a node with {} visible GPUs; start one rank per GPU", local_size, visible);
+  require(local_size <= visible, ExitCode::usage, "{} ranks on a node with {} visible GPUs; start one rank per GPU",
+          local_size, visible);
   return local_rank;
 }
 
@@ -48,8 +51,8 @@ void require_distinct_devices(const std::vector<DeviceName>& devices) {
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const auto [user, is_new] = first_user.try_emplace({devices[rank].host, devices[rank].uuid}, rank);
     require(is_new, ExitCode::usage,
-            "ranks {} and {} on host {} share the GPU {}; start one rank per GPU (--gpus-per-node, --ntasks-per-node)", user->second, rank,
-            devices[rank].host, devices[rank].uuid);
+            "ranks {} and {} on host {} share the GPU {}; start one rank per GPU (--gpus-per-node, --ntasks-per-node)",
+            user->second, rank, devices[rank].host, devices[rank].uuid);
   }
 }
 

@@ -17,7 +17,8 @@ struct DeviceName {
 // Host-wide name of device `index`; empty in a build without CUDA.
 [[nodiscard]] std::string device_uuid(int index);
 
-// The device of a rank: the only visible one (a launcher that binds hides the others), else that of its place on the node.
+// The device of a rank: the only visible one (a launcher that binds hides the others), else that of its place on the
+// node.
 //   throws Error(usage) when there are fewer devices than ranks on the node
 [[nodiscard]] int choose_device(int local_rank, int local_size, int visible);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/launch.hpp"
 
+#include "core/error.hpp"
+
 #include <charconv>
 #include <string_view>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -27,7 +27,8 @@ int read_count(const char* name, const Environment& environment, std::vector<std
 
 Launch read_launch(const Environment& environment) {
   Launch launch;
-  if (const int tasks = read_count("SLURM_STEP_NUM_TASKS", environment, launch.warnings); tasks > 0) launch.step_tasks = tasks;
+  if (const int tasks = read_count("SLURM_STEP_NUM_TASKS", environment, launch.warnings); tasks > 0)
+    launch.step_tasks = tasks;
   // The allocation's own count says nothing about this start, but nonsense in it tells of a broken environment.
   (void)read_count("SLURM_NTASKS", environment, launch.warnings);
   launch.has_pmix = environment("PMIX_NAMESPACE") != nullptr && environment("PMIX_RANK") != nullptr;
@@ -41,7 +42,8 @@ void check_launch(const Launch& launch, int world, bool single_process) {
   if (world == 0 && launch.has_pmix) return;  // MPI will tell
   if (world > 1 || launch.by_mpirun_alone) return;
   fail(ExitCode::usage,
-       "this Slurm step has {} tasks but they do not find each other, so each would do the whole work alone; start them with "
+       "this Slurm step has {} tasks but they do not find each other, so each would do the whole work alone; start "
+       "them with "
        "`srun --mpi=pmix`, or give --single-process if one process is meant",
        launch.step_tasks);
 }

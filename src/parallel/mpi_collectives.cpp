@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
-#include <cstring>
-#include <numeric>
-
 #include "core/error.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/float_order.hpp"
 #include "parallel/mpi_support.hpp"
 #include "parallel/node_board.hpp"
+#include "parallel/shared_arena.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
 
 namespace bathys::parallel {
 namespace {
 
 constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 constexpr int kTag = 1;  // MPI keeps the order of messages between two ranks, so one tag serves all
-// From here on two rounds of direct messages beat MPI_Allreduce over shared memory (measured; tests/parallel/reduce_speed.cpp).
+// From here on two rounds of direct messages beat MPI_Allreduce over shared memory (measured;
+// tests/parallel/reduce_speed.cpp).
 constexpr std::int64_t kDirectReduceBytes = std::int64_t{32} << 10;
 
 struct Outgoing {
@@ -45,14 +47,16 @@ class CallMark {
   NodeBoard* board_;
 };
 
-// Memory of the execution space as MPI can use it: itself where the host reaches it, else a copy for the length of one call.
+// Memory of the execution space as MPI can use it: itself where the host reaches it, else a copy for the length of one
+// call.
 template <class T>
 class HostSide {
  public:
   HostSide(const Exec& exec, T* data, [[maybe_unused]] std::int64_t n, [[maybe_unused]] bool copy_in)
       : exec_(exec), device_(data), host_(data) {
     if constexpr (!kExecIsHost) {
-      copy_ = Copy(Kokkos::view_alloc("bathys::parallel::staging", Kokkos::WithoutInitializing), static_cast<std::size_t>(n));
+      copy_ = Copy(Kokkos::view_alloc("bathys::parallel::staging", Kokkos::WithoutInitializing),
+                   static_cast<std::size_t>(n));
       if (copy_in) Kokkos::deep_copy(exec_, copy_, UnmanagedView<const Value*>(device_, copy_.extent(0)));
       host_ = copy_.data();
     }
@@ -79,13 +83,21 @@ class HostSide {
 template <class T>
 MPI_Datatype mpi_type();
 template <>
-MPI_Datatype mpi_type<std::int64_t>() { return MPI_INT64_T; }
+MPI_Datatype mpi_type<std::int64_t>() {
+  return MPI_INT64_T;
+}
 template <>
-MPI_Datatype mpi_type<std::int32_t>() { return MPI_INT32_T; }
+MPI_Datatype mpi_type<std::int32_t>() {
+  return MPI_INT32_T;
+}
 template <>
-MPI_Datatype mpi_type<std::uint8_t>() { return MPI_UINT8_T; }
+MPI_Datatype mpi_type<std::uint8_t>() {
+  return MPI_UINT8_T;
+}
 
-std::int64_t total(std::span<const std::int64_t> bytes_of) { return std::accumulate(bytes_of.begin(), bytes_of.end(), std::int64_t{0}); }
+std::int64_t total(std::span<const std::int64_t> bytes_of) {
+  return std::accumulate(bytes_of.begin(), bytes_of.end(), std::int64_t{0});
+}
 
 const char* at(const void* base, std::int64_t offset) { return static_cast<const char*>(base) + offset; }
 char* at(void* base, std::int64_t offset) { return static_cast<char*>(base) + offset; }
@@ -117,8 +129,14 @@ class MpiCollectives final : public Collectives {
   void all_reduce_sum(const Exec& exec, float* values, std::int64_t n) override {
     const CallMark mark(options_.board, "all_reduce_sum");
     HostSide<float> host(exec, values, n, true);
-    // By parts whatever the size: ascending ranks, and one rank's result for all, so that no two ranks differ in a bit.
-    if (size_ > 1) reduce_by_parts(host.get(), n, [](float a, float b) { return a + b; });
+    // Never MPI's own sum: by ascending ranks, whatever the length, and no two ranks differ in a bit.
+    const auto add = [](float a, float b) { return a + b; };
+    SharedArena* const shared = size_ > 1 ? arena() : nullptr;
+    if (shared != nullptr) {
+      shared->all_reduce(host.get(), n, add);
+    } else if (size_ > 1) {
+      reduce_by_parts(host.get(), n, add);
+    }
     host.copy_back();
   }
 
@@ -135,7 +153,8 @@ class MpiCollectives final : public Collectives {
   void all_reduce_or(const Exec& exec, void* data, std::int64_t n_bytes) override {
     const CallMark mark(options_.board, "all_reduce_or");
     HostSide<std::uint8_t> host(exec, static_cast<std::uint8_t*>(data), n_bytes, true);
-    reduce(host.get(), n_bytes, MPI_BOR, [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a | b); });
+    reduce(host.get(), n_bytes, MPI_BOR,
+           [](std::uint8_t a, std::uint8_t b) { return static_cast<std::uint8_t>(a | b); });
     host.copy_back();
   }
 
@@ -147,7 +166,8 @@ class MpiCollectives final : public Collectives {
   void all_gather_v(const Exec& exec, const void* mine, void* all, std::span<const std::int64_t> bytes_of) override {
     check_counts("all_gather_v", bytes_of);
     const CallMark mark(options_.board, "all_gather");
-    const HostSide<const char> from(exec, static_cast<const char*>(mine), bytes_of[static_cast<std::size_t>(rank_)], true);
+    const HostSide<const char> from(exec, static_cast<const char*>(mine), bytes_of[static_cast<std::size_t>(rank_)],
+                                    true);
     HostSide<char> to(exec, static_cast<char*>(all), total(bytes_of), false);
     gather_to_all(from.get(), to.get(), bytes_of);
     to.copy_back();
@@ -166,8 +186,8 @@ class MpiCollectives final : public Collectives {
     for (int r = 0; r < size_; ++r) {
       const auto index = static_cast<std::size_t>(r);
       if (r == rank_) {
-        require(send_bytes[index] == recv_bytes[index], ExitCode::internal, "all_to_all_v: rank {} sends itself {} bytes and expects {}",
-                r, send_bytes[index], recv_bytes[index]);
+        require(send_bytes[index] == recv_bytes[index], ExitCode::internal,
+                "all_to_all_v: rank {} sends itself {} bytes and expects {}", r, send_bytes[index], recv_bytes[index]);
         std::copy_n(at(from.get(), send_at), send_bytes[index], at(to.get(), recv_at));
       } else {
         outgoing_.push_back({at(from.get(), send_at), send_bytes[index], r});
@@ -207,8 +227,9 @@ class MpiCollectives final : public Collectives {
     constexpr std::int64_t kMaxValues = 1 << 20;
     for (std::int64_t done = 0; done < std::ssize(values); done += kMaxValues) {
       const auto part = static_cast<int>(std::min(kMaxValues, std::ssize(values) - done));
-      check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data() + done, part, MPI_INT64_T, ops[static_cast<int>(op)], comm_.get()),
-                "MPI_Allreduce");
+      check_mpi(
+          MPI_Allreduce(MPI_IN_PLACE, values.data() + done, part, MPI_INT64_T, ops[static_cast<int>(op)], comm_.get()),
+          "MPI_Allreduce");
     }
   }
 
@@ -270,7 +291,8 @@ class MpiCollectives final : public Collectives {
 
  private:
   void check_counts(const char* call, std::span<const std::int64_t> bytes_of) const {
-    require(std::ssize(bytes_of) == size_, ExitCode::internal, "{}: {} counts for {} ranks", call, bytes_of.size(), size_);
+    require(std::ssize(bytes_of) == size_, ExitCode::internal, "{}: {} counts for {} ranks", call, bytes_of.size(),
+            size_);
     require(std::all_of(bytes_of.begin(), bytes_of.end(), [](std::int64_t n) { return n >= 0; }), ExitCode::internal,
             "{}: a negative count", call);
   }
@@ -313,7 +335,8 @@ class MpiCollectives final : public Collectives {
   void gather_to_all(const void* mine, void* all, std::span<const std::int64_t> bytes_of) {
     const std::int64_t offset = total(bytes_of.first(static_cast<std::size_t>(rank_)));
     const std::int64_t my_bytes = bytes_of[static_cast<std::size_t>(rank_)];
-    if (my_bytes > 0 && mine != at(all, offset)) std::memmove(at(all, offset), mine, static_cast<std::size_t>(my_bytes));
+    if (my_bytes > 0 && mine != at(all, offset))
+      std::memmove(at(all, offset), mine, static_cast<std::size_t>(my_bytes));
     begin_exchange();
     std::int64_t begin = 0;
     for (int r = 0; r < size_; ++r) {
@@ -327,18 +350,28 @@ class MpiCollectives final : public Collectives {
     exchange();
   }
 
+  // Ranks of one node reduce in shared memory, which is made at the first reduction.  Collective.
+  [[nodiscard]] SharedArena* arena() {
+    if (!arena_asked_ && options_.shared_memory) arena_ = SharedArena::over(comm_.get());
+    arena_asked_ = true;
+    return arena_.get();
+  }
+
   template <class T, class Combine>
   void reduce(T* values, std::int64_t n, MPI_Op op, Combine combine) {
     if (size_ == 1 || n == 0) return;
-    if (n * static_cast<std::int64_t>(sizeof(T)) >= options_.direct_reduce_bytes) {
+    if (SharedArena* const shared = arena()) {
+      shared->all_reduce(values, n, combine);
+    } else if (n * static_cast<std::int64_t>(sizeof(T)) >= options_.direct_reduce_bytes) {
       reduce_by_parts(values, n, combine);
     } else {
-      check_mpi(MPI_Allreduce(MPI_IN_PLACE, values, static_cast<int>(n), mpi_type<T>(), op, comm_.get()), "MPI_Allreduce");
+      check_mpi(MPI_Allreduce(MPI_IN_PLACE, values, static_cast<int>(n), mpi_type<T>(), op, comm_.get()),
+                "MPI_Allreduce");
     }
   }
 
-  // Two rounds of direct messages: each rank receives everybody's copy of its part, combines them by ascending rank, and hands the
-  // result to all.
+  // Two rounds of direct messages: each rank receives everybody's copy of its part, combines them by ascending rank,
+  // and hands the result to all.
   template <class T, class Combine>
   void reduce_by_parts(T* values, std::int64_t n, Combine combine) {
     const auto begin_of = [this, n](int r) { return n / size_ * r + std::min<std::int64_t>(r, n % size_); };
@@ -382,6 +415,8 @@ class MpiCollectives final : public Collectives {
   int rank_;
   int size_;
   MpiOptions options_;
+  std::unique_ptr<SharedArena> arena_;
+  bool arena_asked_ = false;
   // Kept between calls, so that a repeated call allocates nothing.
   std::vector<Outgoing> outgoing_;
   std::vector<Incoming> incoming_;

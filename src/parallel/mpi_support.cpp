@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/mpi_support.hpp"
 
+#include "core/error.hpp"
+
 #include <array>
 #include <exception>
 #include <string_view>
-
-#include "core/error.hpp"
 
 namespace bathys::parallel {
 
@@ -14,8 +14,8 @@ void check_mpi(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  fail(ExitCode::internal, "{} failed: {}; a lost rank or link, see the launcher's messages",
-       call, std::string_view(text.data(), static_cast<std::size_t>(length)));
+  fail(ExitCode::internal, "{} failed: {}; a lost rank or link, see the launcher's messages", call,
+       std::string_view(text.data(), static_cast<std::size_t>(length)));
 }
 
 Communicator::Communicator(MPI_Comm comm) : comm_(comm) {
@@ -53,7 +53,8 @@ int Communicator::size() const {
 }
 
 void Communicator::release() noexcept {
-  // Freeing is collective: with an exception in flight the others may not come, and the job is about to be ended anyway.
+  // Freeing is collective: with an exception in flight the others may not come, and the job is about to be ended
+  // anyway.
   if (comm_ != MPI_COMM_NULL && std::uncaught_exceptions() == 0) {
     int finalized = 0;
     MPI_Finalized(&finalized);

@@ -3,9 +3,9 @@
 
 // Private to src/parallel: no public header includes it, so that MPI stays out of other folders.
 
-#include <mpi.h>
-
 #include <utility>
+
+#include <mpi.h>
 
 namespace bathys::parallel {
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/nccl_collectives.hpp"
 
-#include <cuda_runtime_api.h>
-#include <nccl.h>
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "core/timer.hpp"
+#include "parallel/float_order.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -11,16 +13,15 @@
 #include <thread>
 #include <utility>
 
-#include "core/error.hpp"
-#include "core/log.hpp"
-#include "core/timer.hpp"
-#include "parallel/float_order.hpp"
+#include <cuda_runtime_api.h>
+#include <nccl.h>
 
 extern char** environ;
 
 namespace bathys::parallel {
 
-// Kernels stand outside the class: nvcc takes no device lambda in a private member.  In place, float bits become keys and back.
+// Kernels stand outside the class: nvcc takes no device lambda in a private member.  In place, float bits become keys
+// and back.
 void floats_to_keys(const Exec& exec, float* values, std::int64_t n) {
   Kokkos::parallel_for(
       "bathys::parallel::floats_to_keys", Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, n),
@@ -56,7 +57,8 @@ void log_nccl_setup() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     if (std::string_view(*entry).substr(0, 5) == "NCCL_") variables += std::string(" ") + *entry;
   }
-  log::info("nccl", "version={}.{}.{} variables=\"{}\"", version / 10000, version / 100 % 100, version % 100, variables);
+  log::info("nccl", "version={}.{}.{} variables=\"{}\"", version / 10000, version / 100 % 100, version % 100,
+            variables);
 }
 
 class NcclCollectives final : public Collectives {
@@ -80,7 +82,8 @@ class NcclCollectives final : public Collectives {
     }
     ncclCommFinalize(comm_);
     ncclResult_t state = ncclInProgress;
-    for (const Timer timer; timer.seconds() < timeout_s_ && state == ncclInProgress; std::this_thread::sleep_for(kPollPause)) {
+    for (const Timer timer; timer.seconds() < timeout_s_ && state == ncclInProgress;
+         std::this_thread::sleep_for(kPollPause)) {
       if (ncclCommGetAsyncError(comm_, &state) != ncclSuccess) break;
     }
     state == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
@@ -92,7 +95,9 @@ class NcclCollectives final : public Collectives {
   void all_reduce_sum(const Exec& exec, std::int64_t* values, std::int64_t n) override {
     all_reduce(exec, values, n, ncclInt64, ncclSum);
   }
-  void all_reduce_sum(const Exec& exec, float* values, std::int64_t n) override { all_reduce(exec, values, n, ncclFloat32, ncclSum); }
+  void all_reduce_sum(const Exec& exec, float* values, std::int64_t n) override {
+    all_reduce(exec, values, n, ncclFloat32, ncclSum);
+  }
   void all_reduce_max(const Exec& exec, float* values, std::int64_t n) override {
     floats_to_keys(exec, values, n);
     all_reduce(exec, values, n, ncclInt32, ncclMax);
@@ -117,7 +122,9 @@ class NcclCollectives final : public Collectives {
     for (int r = 0; r < size(); ++r) {
       const std::int64_t n_bytes = bytes_of[static_cast<std::size_t>(r)];
       if (n_bytes > 0) {
-        check_nccl(ncclBroadcast(r == rank() ? mine : place, place, count(n_bytes), ncclUint8, r, comm_, exec.cuda_stream()), "ncclBroadcast");
+        check_nccl(
+            ncclBroadcast(r == rank() ? mine : place, place, count(n_bytes), ncclUint8, r, comm_, exec.cuda_stream()),
+            "ncclBroadcast");
       }
       place += n_bytes;
     }
@@ -165,7 +172,9 @@ class NcclCollectives final : public Collectives {
   }
 
   void barrier() override { host_->barrier(); }
-  void broadcast_host(void* data, std::int64_t n_bytes, int root) override { host_->broadcast_host(data, n_bytes, root); }
+  void broadcast_host(void* data, std::int64_t n_bytes, int root) override {
+    host_->broadcast_host(data, n_bytes, root);
+  }
   void all_reduce_host(std::span<std::int64_t> values, Reduce op) override { host_->all_reduce_host(values, op); }
   void all_gather_v_host(const void* mine, void* all, std::span<const std::int64_t> bytes_of) override {
     host_->all_gather_v_host(mine, all, bytes_of);
@@ -173,7 +182,9 @@ class NcclCollectives final : public Collectives {
   void scatter_v_host(const void* all, std::span<const std::int64_t> bytes_of, void* mine, int root) override {
     host_->scatter_v_host(all, bytes_of, mine, root);
   }
-  [[nodiscard]] std::vector<std::string> gather_host(const std::string& mine, int root) override { return host_->gather_host(mine, root); }
+  [[nodiscard]] std::vector<std::string> gather_host(const std::string& mine, int root) override {
+    return host_->gather_host(mine, root);
+  }
   [[nodiscard]] std::unique_ptr<Collectives> split(int colour, int key) override {
     return std::make_unique<NcclCollectives>(host_->split(colour, key), timeout_s_);
   }
@@ -185,7 +196,8 @@ class NcclCollectives final : public Collectives {
   }
 
   void check_counts(const char* call, std::span<const std::int64_t> bytes_of) const {
-    require(std::ssize(bytes_of) == size(), ExitCode::internal, "{}: {} counts for {} ranks", call, bytes_of.size(), size());
+    require(std::ssize(bytes_of) == size(), ExitCode::internal, "{}: {} counts for {} ranks", call, bytes_of.size(),
+            size());
   }
 
   void all_reduce(const Exec& exec, void* data, std::int64_t n, ncclDataType_t type, ncclRedOp_t op) {
@@ -211,11 +223,12 @@ class NcclCollectives final : public Collectives {
   }
 
   [[noreturn]] void give_up(ncclResult_t code, const char* call) {
-    const std::string words = code == ncclInProgress ? fmt::format("not done after {:g} s", timeout_s_) : std::string(ncclGetErrorString(code));
+    const std::string words = code == ncclInProgress ? fmt::format("not done after {:g} s", timeout_s_)
+                                                     : std::string(ncclGetErrorString(code));
     const char* const detail = comm_ == nullptr ? "" : ncclGetLastError(comm_);
     const std::string text =
-        fmt::format("{} of rank {} failed: {}; {}; NCCL_DEBUG=WARN tells more, NCCL_SOCKET_IFNAME names the interface", call, rank(), words,
-                    detail == nullptr ? "" : detail);
+        fmt::format("{} of rank {} failed: {}; {}; NCCL_DEBUG=WARN tells more, NCCL_SOCKET_IFNAME names the interface",
+                    call, rank(), words, detail == nullptr ? "" : detail);
     if (comm_ != nullptr) ncclCommAbort(std::exchange(comm_, nullptr));
     fail(ExitCode::internal, "{}", text);
   }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/node_board.hpp"
 
-#include <unistd.h>
+#include "parallel/mpi_support.hpp"
 
 #include <chrono>
 #include <new>
 #include <vector>
 
-#include "parallel/mpi_support.hpp"
+#include <unistd.h>
 
 namespace bathys::parallel {
 namespace {
@@ -78,13 +78,17 @@ std::unique_ptr<NodeBoard> NodeBoard::over_node() {
   state->n_nodes = static_cast<int>(all_firsts);
 
   const MPI_Aint bytes =
-      state->local_rank == 0 ? static_cast<MPI_Aint>(kHeaderBytes + static_cast<std::size_t>(state->local_size) * sizeof(Slot)) : 0;
+      state->local_rank == 0
+          ? static_cast<MPI_Aint>(kHeaderBytes + static_cast<std::size_t>(state->local_size) * sizeof(Slot))
+          : 0;
   void* memory = nullptr;
-  check_mpi(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, state->node_comm.get(), static_cast<void*>(&memory), &state->window),
+  check_mpi(MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, state->node_comm.get(), static_cast<void*>(&memory),
+                                    &state->window),
             "MPI_Win_allocate_shared");
   MPI_Aint segment_bytes = 0;
   int unit = 0;
-  check_mpi(MPI_Win_shared_query(state->window, 0, &segment_bytes, &unit, static_cast<void*>(&memory)), "MPI_Win_shared_query");
+  check_mpi(MPI_Win_shared_query(state->window, 0, &segment_bytes, &unit, static_cast<void*>(&memory)),
+            "MPI_Win_shared_query");
   state->place(memory, state->local_rank == 0);
   check_mpi(MPI_Barrier(state->node_comm.get()), "MPI_Barrier");  // the slots exist
   Slot& mine = state->slots[state->local_rank];
@@ -110,7 +114,8 @@ const NodeBoard::Slot& NodeBoard::slot(int local_rank) const { return state_->sl
 bool NodeBoard::claim_last_word() noexcept { return state_->header->last_word.exchange(1) == 0; }
 
 std::int64_t NodeBoard::now_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace bathys::parallel

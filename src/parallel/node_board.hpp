@@ -11,7 +11,8 @@
 
 namespace bathys::parallel {
 
-// A short text that one process writes and others read at any time; a reader may see it half old and half new, never out of bounds.
+// A short text that one process writes and others read at any time; a reader may see it half old and half new, never
+// out of bounds.
 template <std::size_t kWords>
 class SharedText {
  public:
@@ -39,7 +40,8 @@ class SharedText {
   std::array<std::atomic<std::uint64_t>, kWords> words_{};
 };
 
-// What each rank of a node shows to the others in shared memory: it needs no help from a process that hangs, so a watchdog can read it.
+// What each rank of a node shows to the others in shared memory: it needs no help from a process that hangs, so a
+// watchdog can read it.
 class NodeBoard {
  public:
   struct Slot {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/rank_grid.hpp"
 
+#include "core/error.hpp"
+#include "core/json.hpp"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
-#include "core/json.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -47,7 +47,8 @@ Layout parse_layout(std::string_view text) {
     const std::size_t comma = std::min(text.find(',', begin), text.size());
     const std::string_view part = text.substr(begin, comma - begin);
     const std::size_t equals = part.find('=');
-    require(equals != std::string_view::npos, ExitCode::usage, "--layout {}: \"{}\" has no value; the form is {}", text, part, kForm);
+    require(equals != std::string_view::npos, ExitCode::usage, "--layout {}: \"{}\" has no value; the form is {}", text,
+            part, kForm);
     const std::string_view name = part.substr(0, equals);
     std::size_t which = 0;
     while (which < parts.size() && parts[which].first != name) ++which;
@@ -72,16 +73,18 @@ Layout choose_layout(std::string_view text, int world, std::int64_t o_groups) {
           "--layout {}: the product must be the number of ranks, which is {}; change the layout or start as many ranks",
           to_string(layout), world);
   require(o_groups > 0 && o_groups % layout.tensor == 0, ExitCode::usage,
-          "the model cannot be cut over {} tensor ranks: it has {} output groups, so tensor is one of {}; start that many ranks",
+          "the model cannot be cut over {} tensor ranks: it has {} output groups, so tensor is one of {}; start that "
+          "many ranks",
           layout.tensor, o_groups, divisors(o_groups));
   require(layout.replicas == 1 && layout.groups == 1, ExitCode::usage,
-          "--layout {}: replicas and groups other than 1 are not available yet; use tensor={}", to_string(layout), world);
+          "--layout {}: replicas and groups other than 1 are not available yet; use tensor={}", to_string(layout),
+          world);
   return layout;
 }
 
 RankGrid make_rank_grid(Collectives& world, const Layout& layout) {
-  require(layout.replicas * layout.groups * layout.tensor == world.size(), ExitCode::internal, "a grid of {} over {} ranks",
-          to_string(layout), world.size());
+  require(layout.replicas * layout.groups * layout.tensor == world.size(), ExitCode::internal,
+          "a grid of {} over {} ranks", to_string(layout), world.size());
   RankGrid grid;
   const int rank = world.rank();
   grid.layout = layout;

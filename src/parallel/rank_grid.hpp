@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "parallel/collectives.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "parallel/collectives.hpp"
-
 namespace bathys::parallel {
 
-// How the world is cut: world = replicas x groups x tensor.  Ranks count tensor fastest, then group, then replica.  A replica holds the
-// whole model (experts and Engram rows are cut over all its ranks), a group takes its own sequences, heads and output groups are cut
-// over its tensor ranks.
+// How the world is cut: world = replicas x groups x tensor.  Ranks count tensor fastest, then group, then replica.  A
+// replica holds the whole model (experts and Engram rows are cut over all its ranks), a group takes its own sequences,
+// heads and output groups are cut over its tensor ranks.
 struct Layout {
   int replicas = 1;
   int groups = 1;
@@ -27,7 +27,8 @@ struct Layout {
 [[nodiscard]] Layout parse_layout(std::string_view text);
 
 // The layout for `world` ranks: that of `text`, or, when it is empty, all ranks in one tensor group.
-//   throws Error(usage) unless the product is `world` and `tensor` divides `o_groups`, and for cuts that are not available yet
+//   throws Error(usage) unless the product is `world` and `tensor` divides `o_groups`, and for cuts that are not
+//   available yet
 [[nodiscard]] Layout choose_layout(std::string_view text, int world, std::int64_t o_groups);
 
 // The groups that this rank belongs to, cut out of the world.

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/session.hpp"
 
-#include <unistd.h>
-
-#include <cstdlib>
-#include <exception>
-#include <map>
-#include <optional>
-
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "parallel/agree.hpp"
@@ -18,6 +11,13 @@
 #include "parallel/node_board.hpp"
 #include "parallel/threads.hpp"
 #include "parallel/watchdog.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <optional>
+
+#include <unistd.h>
 
 namespace bathys::parallel {
 namespace {
@@ -57,10 +57,12 @@ class MpiLibrary {
 
  private:
   static void start(const Launch& launch) {
-    // Open MPI 4 takes SLURM_NODELIST for a start by srun and ends the process when no PMIx server answers; inside salloc the variable
-    // is always there.  Without a server this process is alone, so the variable is hidden for the time of the call.
+    // Open MPI 4 takes SLURM_NODELIST for a start by srun and ends the process when no PMIx server answers; inside
+    // salloc the variable is always there.  Without a server this process is alone, so the variable is hidden for the
+    // time of the call.
     const char* const node_list = launch.has_pmix ? nullptr : std::getenv("SLURM_NODELIST");
-    const std::optional<std::string> hidden = node_list == nullptr ? std::nullopt : std::optional<std::string>(node_list);
+    const std::optional<std::string> hidden =
+        node_list == nullptr ? std::nullopt : std::optional<std::string>(node_list);
     if (hidden) ::unsetenv("SLURM_NODELIST");
     int provided = 0;
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
@@ -141,7 +143,8 @@ int choose_device_of_rank(Collectives& world, const NodeBoard& board) {
 
 // Destroyed in reverse order of the members.
 struct Session::State {
-  explicit State(const SessionOptions& options) : launch(checked_launch(options)), mpi(launch, options.single_process) {}
+  explicit State(const SessionOptions& options)
+      : launch(checked_launch(options)), mpi(launch, options.single_process) {}
 
   static Launch checked_launch(const SessionOptions& options) {
     Launch launch = read_launch(get_environment);
@@ -172,7 +175,8 @@ struct Session::State {
 namespace {
 
 // The start-up line, one per job: ranks that differ in threads or their source are summed up by the extremes.
-void announce(Session& session, const ThreadChoice& threads, const std::vector<std::string>& launch_warnings, bool may_call_from_threads) {
+void announce(Session& session, const ThreadChoice& threads, const std::vector<std::string>& launch_warnings,
+              bool may_call_from_threads) {
   Collectives& world = session.world();
   std::string warnings;
   for (const std::string& text : threads.warnings) warnings += text + '\n';
@@ -191,14 +195,16 @@ void announce(Session& session, const ThreadChoice& threads, const std::vector<s
       begin = end + 1;
     }
   }
-  if (!may_call_from_threads) log::warn("start", "text=\"this MPI library has no MPI_THREAD_MULTIPLE; the watchdog ends processes directly\"");
+  if (!may_call_from_threads)
+    log::warn("start", "text=\"this MPI library has no MPI_THREAD_MULTIPLE; the watchdog ends processes directly\"");
   std::string host_list;
   std::string last;
   for (const std::string& host : hosts) {
     if (host != last) host_list += (host_list.empty() ? "" : ",") + host;
     last = host;
   }
-  log::info("start", "ranks={} nodes={} hosts={} threads={} threads_from=\"{}\" device={}", session.size(), session.n_nodes(), host_list,
+  log::info("start", "ranks={} nodes={} hosts={} threads={} threads_from=\"{}\" device={}", session.size(),
+            session.n_nodes(), host_list,
             fewest == most ? fmt::format("{}", fewest) : fmt::format("{}..{}", fewest, most), threads.source,
             session.device() < 0 ? std::string("cpu") : fmt::format("gpu{}", session.device()));
 }

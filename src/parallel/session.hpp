@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/exit_code.hpp"
+#include "core/log.hpp"
+
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "core/exit_code.hpp"
-#include "core/log.hpp"
 
 namespace bathys::parallel {
 
@@ -21,13 +21,15 @@ struct SessionOptions {
   log::Level log_level = log::Level::info;
 };
 
-// What lives as long as the job: MPI, the ranks' knowledge of each other, the device, Kokkos, the watchdog.  Construction and
-// destruction are collective; parts that the process has initialized before (MPI or Kokkos in a test) are used and left alone.
+// What lives as long as the job: MPI, the ranks' knowledge of each other, the device, Kokkos, the watchdog.
+// Construction and destruction are collective; parts that the process has initialized before (MPI or Kokkos in a test)
+// are used and left alone.
 //   throws Error(usage) when the launcher and the world disagree: Slurm started N tasks which do not find each other
 class Session {
  public:
   explicit Session(const SessionOptions& options = {});
-  // In reverse order.  While an exception flies, or after abort(), other ranks may be inside a collective: then MPI_Abort.
+  // In reverse order.  While an exception flies, or after abort(), other ranks may be inside a collective: then
+  // MPI_Abort.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -36,13 +38,13 @@ class Session {
   [[nodiscard]] int size() const;
   [[nodiscard]] int local_rank() const;  // among the ranks of this node (those that share memory)
   [[nodiscard]] int local_size() const;
-  [[nodiscard]] int node() const;        // index of this node, in the order of their lowest ranks
+  [[nodiscard]] int node() const;  // index of this node, in the order of their lowest ranks
   [[nodiscard]] int n_nodes() const;
   [[nodiscard]] const std::string& host() const;
-  [[nodiscard]] int threads() const;     // of this rank; also meant for pools that are not Kokkos's
-  [[nodiscard]] int device() const;      // index of the GPU, -1 on a CPU
+  [[nodiscard]] int threads() const;  // of this rank; also meant for pools that are not Kokkos's
+  [[nodiscard]] int device() const;   // index of the GPU, -1 on a CPU
 
-  [[nodiscard]] Collectives& world();    // all ranks, over MPI
+  [[nodiscard]] Collectives& world();  // all ranks, over MPI
   [[nodiscard]] Watchdog& watchdog();
 
   // Ends the whole job with `code`: prints the text as the one cause line of this node, unless another rank was first.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/signals.hpp"
 
-#include <csignal>
-
 #include "core/error.hpp"
+
+#include <csignal>
 
 namespace bathys::parallel {
 namespace {
@@ -34,6 +34,8 @@ bool stop_requested() noexcept { return stop_flag != 0; }
 void request_stop() noexcept { stop_flag = 1; }
 void clear_stop_request() noexcept { stop_flag = 0; }
 
-bool stop_requested_anywhere(Collectives& group) { return group.all_reduce_host(stop_requested() ? 1 : 0, Reduce::max) != 0; }
+bool stop_requested_anywhere(Collectives& group) {
+  return group.all_reduce_host(stop_requested() ? 1 : 0, Reduce::max) != 0;
+}
 
 }  // namespace bathys::parallel

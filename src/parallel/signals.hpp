@@ -5,8 +5,9 @@
 
 namespace bathys::parallel {
 
-// SIGTERM, SIGUSR1 and SIGINT ask for a stop at the next step's edge: their handler sets a flag and does nothing else.  A second SIGINT
-// ends the process at once.  SIGXFSZ and SIGPIPE are ignored, so that a full quota or a closed pipe is a write error with a message.
+// SIGTERM, SIGUSR1 and SIGINT ask for a stop at the next step's edge: their handler sets a flag and does nothing
+// else.  A second SIGINT ends the process at once.  SIGXFSZ and SIGPIPE are ignored, so that a full quota or a closed
+// pipe is a write error with a message.
 void install_signal_handlers();
 
 // Whether this process was asked to stop.

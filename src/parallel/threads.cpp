@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/threads.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -13,6 +11,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <sched.h>
 
 namespace bathys::parallel {
 namespace {
@@ -44,7 +43,8 @@ std::optional<std::string> first_line(const std::string& path) {
   return line;
 }
 
-// Quota of one control group folder: version 2 has "max 100000" or "50000 100000" in cpu.max, version 1 two files, -1 for none.
+// Quota of one control group folder: version 2 has "max 100000" or "50000 100000" in cpu.max, version 1 two files, -1
+// for none.
 std::optional<double> quota_of(const std::string& folder) {
   double quota = -1;
   double period = 0;
@@ -72,8 +72,9 @@ ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Enviro
     choice.threads = requested > 0 ? requested : *omp;
     choice.source = requested > 0 ? "--threads" : "OMP_NUM_THREADS";
     if (choice.threads > limits.mask_cpus) {
-      choice.warnings.push_back(fmt::format("{} asks for {} threads, this rank may run on {} CPUs; expect it to be slower, not faster",
-                                            choice.source, choice.threads, limits.mask_cpus));
+      choice.warnings.push_back(
+          fmt::format("{} asks for {} threads, this rank may run on {} CPUs; expect it to be slower, not faster",
+                      choice.source, choice.threads, limits.mask_cpus));
     }
     return choice;
   }
@@ -85,7 +86,8 @@ ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Enviro
     choice.source = "SLURM_CPUS_PER_TASK";
   }
   if (limits.cgroup_cpus) {
-    const int quota = std::max(static_cast<int>(std::min(std::floor(*limits.cgroup_cpus / sharers), double{kMaxThreads})), 1);
+    const int quota =
+        std::max(static_cast<int>(std::min(std::floor(*limits.cgroup_cpus / sharers), double{kMaxThreads})), 1);
     if (quota < choice.threads) {
       choice.threads = quota;
       choice.source = "cgroup quota";

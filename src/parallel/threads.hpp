@@ -19,18 +19,20 @@ struct CpuLimits {
 
 struct ThreadChoice {
   int threads = 1;
-  std::string source;                  // "--threads", "OMP_NUM_THREADS", "affinity", "SLURM_CPUS_PER_TASK", "cgroup quota"
+  std::string source;  // "--threads", "OMP_NUM_THREADS", "affinity", "SLURM_CPUS_PER_TASK", "cgroup quota"
   std::vector<std::string> warnings;
 };
 
-// The threads of one rank.  First the user's word: the option (`requested` > 0), then OMP_NUM_THREADS.  Else the smallest of: the CPUs of
-// the affinity mask, divided by the ranks that share it; SLURM_CPUS_PER_TASK; the control group's quota, divided likewise and rounded
-// down to at least 1.  Warns when the user asks for more than the mask holds, and when a variable is no positive number (ignored).
+// The threads of one rank.  First the user's word: the option (`requested` > 0), then OMP_NUM_THREADS.  Else the
+// smallest of: the CPUs of the affinity mask, divided by the ranks that share it; SLURM_CPUS_PER_TASK; the control
+// group's quota, divided likewise and rounded down to at least 1.  Warns when the user asks for more than the mask
+// holds, and when a variable is no positive number (ignored).
 [[nodiscard]] ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Environment& environment);
 
 [[nodiscard]] std::vector<unsigned char> affinity_mask();  // one bit per CPU
 [[nodiscard]] int count_cpus(const std::vector<unsigned char>& mask);
-// CPU quota from the process's control groups (versions 1 and 2) below `root`; none where there is no limit or no such file.
+// CPU quota from the process's control groups (versions 1 and 2) below `root`; none where there is no limit or no such
+// file.
 [[nodiscard]] std::optional<double> cgroup_cpus(const std::string& root = "/sys/fs/cgroup",
                                                 const std::string& membership = "/proc/self/cgroup");
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/watchdog.hpp"
 
-#include <mpi.h>
-#include <unistd.h>
+#include "core/exit_code.hpp"
+#include "core/log.hpp"
 
 #include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
-
-#include "core/exit_code.hpp"
-#include "core/log.hpp"
+#include <mpi.h>
+#include <unistd.h>
 
 namespace bathys::parallel {
 namespace {
@@ -49,7 +48,8 @@ void Watchdog::watch() {
   const auto tick = std::chrono::duration<double>(std::clamp(limit_s_ / 20, 0.01, 1.0));
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, tick, [this] { return done_; })) {
-    const double idle_s = 1e-9 * static_cast<double>(NodeBoard::now_ns() - board_.mine().progress_ns.load(std::memory_order_relaxed));
+    const double idle_s =
+        1e-9 * static_cast<double>(NodeBoard::now_ns() - board_.mine().progress_ns.load(std::memory_order_relaxed));
     if (idle_s > patience_s) end_job(idle_s);
   }
 }
@@ -71,14 +71,16 @@ void Watchdog::end_job(double idle_s) {
 }
 
 std::string describe_stuck(const NodeBoard& board, double idle_s, double limit_s) {
-  std::string text = fmt::format("no progress for {:.1f} s (watchdog limit {:g} s) on host {}:", idle_s, limit_s, board.host());
+  std::string text =
+      fmt::format("no progress for {:.1f} s (watchdog limit {:g} s) on host {}:", idle_s, limit_s, board.host());
   const int shown = std::min(board.local_size(), kMaxRanksShown);
   for (int r = 0; r < shown; ++r) {
     const NodeBoard::Slot& slot = board.slot(r);
     const std::string call = slot.call.get();
-    const double since_s = 1e-9 * static_cast<double>(NodeBoard::now_ns() - slot.progress_ns.load(std::memory_order_relaxed));
-    text += fmt::format("{} rank {} in \"{}\" for {:.1f} s, {}", r == 0 ? "" : ";", slot.rank.load(), slot.phase.get(), since_s,
-                        call.empty() ? "outside collectives" : "waiting in " + call);
+    const double since_s =
+        1e-9 * static_cast<double>(NodeBoard::now_ns() - slot.progress_ns.load(std::memory_order_relaxed));
+    text += fmt::format("{} rank {} in \"{}\" for {:.1f} s, {}", r == 0 ? "" : ";", slot.rank.load(), slot.phase.get(),
+                        since_s, call.empty() ? "outside collectives" : "waiting in " + call);
   }
   if (shown < board.local_size()) text += fmt::format("; and {} more ranks", board.local_size() - shown);
   return text + "; a rank outside collectives is the one that hangs, else look for a lost link or host";

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "parallel/node_board.hpp"
+
 #include <condition_variable>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
 
-#include "parallel/node_board.hpp"
-
 namespace bathys::parallel {
 
-// Ends a job that makes no progress: when this rank has not called progress() for `limit_s`, prints one cause line with the phase of
-// every rank of the node and ends all ranks with code 70 (MPI_Abort, or the process alone where the MPI library takes no calls from a
-// second thread).  One rank of a node speaks; other nodes wait some seconds longer, so that a job has one line.
+// Ends a job that makes no progress: when this rank has not called progress() for `limit_s`, prints one cause line
+// with the phase of every rank of the node and ends all ranks with code 70 (MPI_Abort, or the process alone where the
+// MPI library takes no calls from a second thread).  One rank of a node speaks; other nodes wait some seconds longer,
+// so that a job has one line.
 class Watchdog {
  public:
   // limit_s <= 0: off.  `may_call_mpi`: MPI_THREAD_MULTIPLE was granted.

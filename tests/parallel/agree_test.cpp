@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/agree.hpp"
 
+#include "parallel/signals.hpp"
+
 #include <stdexcept>
 #include <string>
 
 #include <gtest/gtest.h>
-
-#include "parallel/signals.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -38,7 +38,8 @@ TEST_F(AgreeTest, AGateThatAllPassReturnsEachRanksOwnResult) {
 TEST_F(AgreeTest, OneFailingRankStopsAllWithItsWordsAndCode) {
   for (int failing = 0; failing < size_; ++failing) {
     const std::string told =
-        outcome([&] { require(rank_ != failing, ExitCode::bad_input, "shard_{:02d}.h5 is truncated", failing); }, ExitCode::bad_input);
+        outcome([&] { require(rank_ != failing, ExitCode::bad_input, "shard_{:02d}.h5 is truncated", failing); },
+                ExitCode::bad_input);
     const std::string words = fmt::format("shard_{:02d}.h5 is truncated", failing);
     EXPECT_EQ(told, size_ == 1 ? words : fmt::format("rank {}: {}", failing, words));
   }
@@ -46,11 +47,13 @@ TEST_F(AgreeTest, OneFailingRankStopsAllWithItsWordsAndCode) {
 
 TEST_F(AgreeTest, TheLowestOfSeveralFailingRanksSpeaks) {
   if (size_ < 3) return;
-  EXPECT_EQ(outcome([&] { require(rank_ == 0, ExitCode::usage, "told by {}", rank_); }, ExitCode::usage), "rank 1: told by 1");
+  EXPECT_EQ(outcome([&] { require(rank_ == 0, ExitCode::usage, "told by {}", rank_); }, ExitCode::usage),
+            "rank 1: told by 1");
 }
 
 TEST_F(AgreeTest, AFaultThatAllRanksSeeNamesNoRank) {
-  EXPECT_EQ(outcome([] { fail(ExitCode::usage, "--threads abc is no number"); }, ExitCode::usage), "--threads abc is no number");
+  EXPECT_EQ(outcome([] { fail(ExitCode::usage, "--threads abc is no number"); }, ExitCode::usage),
+            "--threads abc is no number");
 }
 
 TEST_F(AgreeTest, AnAgreedErrorPassesAnOuterGateUnchanged) {

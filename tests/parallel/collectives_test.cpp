@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective at every size of the group, with uneven and empty parts, over MPI as it is and cut into tiny messages, and over
-// the group of one.
+// Every collective at every size of the group, with uneven and empty parts, over MPI as it is and cut into tiny
+// messages, and over the group of one.
 #include "parallel/collectives.hpp"
+
+#include "parallel/rank_grid.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -14,24 +16,33 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "parallel/rank_grid.hpp"
-
 namespace bathys::parallel {
 namespace {
 
 using ::testing::ElementsAreArray;
 
-enum class Kind { mpi, tiny_messages, never_direct, single };
+enum class Kind { mpi, messages, tiny_messages, never_direct, single };
 
 class CollectivesTest : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     world_ = make_world_collectives();
     switch (GetParam()) {
-      case Kind::mpi: group_ = make_world_collectives(); break;
-      case Kind::tiny_messages: group_ = make_world_collectives({.max_message_bytes = 24, .direct_reduce_bytes = 1}); break;
-      case Kind::never_direct: group_ = make_world_collectives({.direct_reduce_bytes = std::int64_t{1} << 29}); break;
-      case Kind::single: group_ = make_single_collectives(); break;
+      case Kind::mpi:
+        group_ = make_world_collectives();
+        break;
+      case Kind::messages:
+        group_ = make_world_collectives({.shared_memory = false});
+        break;
+      case Kind::tiny_messages:
+        group_ = make_world_collectives({.max_message_bytes = 24, .shared_memory = false, .direct_reduce_bytes = 1});
+        break;
+      case Kind::never_direct:
+        group_ = make_world_collectives({.shared_memory = false, .direct_reduce_bytes = std::int64_t{1} << 29});
+        break;
+      case Kind::single:
+        group_ = make_single_collectives();
+        break;
     }
     rank_ = group_->rank();
     size_ = group_->size();
@@ -46,7 +57,9 @@ class CollectivesTest : public ::testing::TestWithParam<Kind> {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
     return z ^ (z >> 31);
   }
-  static std::uint8_t byte(int from, int to, std::int64_t i) { return static_cast<std::uint8_t>(value(from * 64 + to, i)); }
+  static std::uint8_t byte(int from, int to, std::int64_t i) {
+    return static_cast<std::uint8_t>(value(from * 64 + to, i));
+  }
 
   // Uneven, with empty ones: 0, 37, 5, 0, 43 ...
   static std::int64_t uneven(int r) { return r % 3 == 0 ? 0 : 37 * (r % 3 == 1) + 5 * (r % 3 == 2) + 2 * (r / 3); }
@@ -62,7 +75,8 @@ class CollectivesTest : public ::testing::TestWithParam<Kind> {
 };
 
 TEST_P(CollectivesTest, IntegerSumsAreExactForAllLengths) {
-  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{64}, std::int64_t{1000}, large(20011)}) {
+  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, std::int64_t{3}, std::int64_t{64},
+                               std::int64_t{1000}, large(20011), large(200017)}) {
     std::vector<std::int64_t> values(static_cast<std::size_t>(n));
     std::vector<std::int64_t> expected(values.size());
     for (std::int64_t i = 0; i < n; ++i) {
@@ -79,7 +93,9 @@ TEST_P(CollectivesTest, IntegerSumsAreExactForAllLengths) {
 
 TEST_P(CollectivesTest, FloatSumsAddAscendingRanksAndAgreeOnAllRanks) {
   const std::int64_t n = large(8191);
-  const auto term = [](int r, std::int64_t i) { return static_cast<float>(static_cast<std::int32_t>(value(r, i))) * 1e-3f; };
+  const auto term = [](int r, std::int64_t i) {
+    return static_cast<float>(static_cast<std::int32_t>(value(r, i))) * 1e-3f;
+  };
   std::vector<float> values(static_cast<std::size_t>(n));
   std::vector<float> expected(values.size());
   for (std::int64_t i = 0; i < n; ++i) {
@@ -107,14 +123,16 @@ TEST_P(CollectivesTest, MaximaAreTheSameBitsInEveryLayout) {
   EXPECT_EQ(values[5], 2e-42f);
 
   std::vector<float> many(9001);
-  for (std::size_t i = 0; i < many.size(); ++i) many[i] = i % static_cast<std::size_t>(size_) == static_cast<std::size_t>(rank_) ? 1.0f : -2.0f;
+  for (std::size_t i = 0; i < many.size(); ++i)
+    many[i] = i % static_cast<std::size_t>(size_) == static_cast<std::size_t>(rank_) ? 1.0f : -2.0f;
   group_->all_reduce_max(exec_, many.data(), std::ssize(many));
   EXPECT_EQ(std::count(many.begin(), many.end(), 1.0f), std::ssize(many));
   group_->all_reduce_max(exec_, nullptr, 0);
 }
 
 TEST_P(CollectivesTest, BitPatternsOfOneOwnerReachAll) {
-  for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{8}, std::int64_t{77}, large(50001)}) {
+  for (const std::int64_t n :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{8}, std::int64_t{77}, large(50001)}) {
     std::vector<std::uint8_t> data(static_cast<std::size_t>(n));
     std::vector<std::uint8_t> expected(data.size());
     for (std::int64_t i = 0; i < n; ++i) {
@@ -238,7 +256,8 @@ TEST_P(CollectivesTest, SmallHostValuesAreReducedAndGathered) {
   } else {
     ASSERT_EQ(std::ssize(texts), size_);
     for (int r = 0; r < size_; ++r) {
-      EXPECT_EQ(texts[static_cast<std::size_t>(r)], std::string(static_cast<std::size_t>(uneven(r)), static_cast<char>('a' + r)));
+      EXPECT_EQ(texts[static_cast<std::size_t>(r)],
+                std::string(static_cast<std::size_t>(uneven(r)), static_cast<char>('a' + r)));
     }
   }
 }
@@ -283,11 +302,14 @@ TEST_P(CollectivesTest, CountsThatCannotBeAreRefusedBeforeAnythingIsSent) {
 }
 
 std::string name_of(const ::testing::TestParamInfo<Kind>& kind) {
-  constexpr const char* kNames[] = {"Mpi", "MpiTinyMessages", "MpiNeverDirect", "Single"};
+  constexpr const char* kNames[] = {"SharedMemory", "Messages", "TinyMessages", "NeverDirect", "Single"};
   return kNames[static_cast<int>(kind.param)];
 }
 
-INSTANTIATE_TEST_SUITE_P(Over, CollectivesTest, ::testing::Values(Kind::mpi, Kind::tiny_messages, Kind::never_direct, Kind::single), name_of);
+INSTANTIATE_TEST_SUITE_P(Over, CollectivesTest,
+                         ::testing::Values(Kind::mpi, Kind::messages, Kind::tiny_messages, Kind::never_direct,
+                                           Kind::single),
+                         name_of);
 
 TEST(RankGrid, EveryRankKnowsItsPlaceAndItsNeighbours) {
   const std::unique_ptr<Collectives> world = make_world_collectives();

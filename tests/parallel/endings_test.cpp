@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a job ends: exit code, one cause line, nobody left waiting.  And how it starts among variables of somebody else's job.
-#include <sys/wait.h>
+// How a job ends: exit code, one cause line, nobody left waiting.  And how it starts among variables of somebody
+// else's job.
+#include "core/timer.hpp"
 
 #include <array>
 #include <chrono>
@@ -9,8 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/timer.hpp"
+#include <sys/wait.h>
 
 namespace {
 
@@ -28,14 +28,17 @@ Ending run(const std::string& command) {
   Ending ending;
   std::FILE* const pipe = popen(("timeout -k 5 40 env " + command + " 2>&1").c_str(), "r");
   std::array<char, 4096> buffer{};
-  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;) ending.output.append(buffer.data(), n);
+  for (std::size_t n = 0; (n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    ending.output.append(buffer.data(), n);
   const int status = pclose(pipe);
   ending.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   ending.seconds = timer.seconds();
   return ending;
 }
 
-Ending run_alone(const std::string& mode, const std::string& environment = "") { return run(environment + " " PROBE " " + mode); }
+Ending run_alone(const std::string& mode, const std::string& environment = "") {
+  return run(environment + " " PROBE " " + mode);
+}
 
 Ending run_ranks(int n, const std::string& mode, const std::string& environment = "") {
   return run(environment + " " MPIRUN " -n " + std::to_string(n) + " " PROBE " " + mode);
@@ -91,7 +94,8 @@ TEST(Endings, AStuckRankIsFoundByTheWatchdog) {
   EXPECT_LT(ending.seconds, 25);
   EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
   EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 0 in \"step 7\" for [0-9.]+ s, waiting in all_reduce_sum"));
-  EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 2 in \"a loop without end\" for [0-9.]+ s, outside collectives"));
+  EXPECT_THAT(ending.output,
+              ::testing::ContainsRegex("rank 2 in \"a loop without end\" for [0-9.]+ s, outside collectives"));
 }
 
 TEST(Endings, SlowProgressIsProgress) {
@@ -113,11 +117,13 @@ TEST(Endings, AStopAskedOfOneRankStopsAllWithSeventyFive) {
 
 TEST(Starts, VariablesOfSomebodyElsesJobAreOneRank) {
   const std::string allocation = "SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_NNODES=2 SLURM_PROCID=0 SLURM_LOCALID=0";
-  const std::string in_salloc = " SLURM_JOBID=1 SLURM_NODELIST='n[1-2]' SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2(x2)'";
+  const std::string in_salloc =
+      " SLURM_JOBID=1 SLURM_NODELIST='n[1-2]' SLURM_JOB_NODELIST='n[1-2]' SLURM_TASKS_PER_NODE='2(x2)'";
   for (const std::string& environment :
        {allocation, allocation + in_salloc, allocation + " SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=1",
-        allocation + in_salloc + " SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=n1", std::string("SLURM_JOB_ID=1"),
-        std::string("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=2"), std::string("PMI_RANK=1 PMI_SIZE=4")}) {
+        allocation + in_salloc + " SLURM_STEP_ID=0 SLURM_STEPID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_NODELIST=n1",
+        std::string("SLURM_JOB_ID=1"), std::string("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=2"),
+        std::string("PMI_RANK=1 PMI_SIZE=4")}) {
     const Ending ending = run_alone("finish", environment);
     EXPECT_EQ(ending.code, 0) << environment << '\n' << ending.output;
     EXPECT_THAT(ending.output, HasSubstr("ranks=1")) << environment;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/launch.hpp"
 
+#include "core/error.hpp"
+
 #include <map>
 #include <string>
 #include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -36,7 +36,8 @@ std::string usage_error(Work&& work) {
 }
 
 TEST(Launch, VariablesOfAnAllocationWithoutAStepAreOneRank) {
-  const Launch launch = read_launch(with({{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}, {"SLURM_PROCID", "0"}}));
+  const Launch launch =
+      read_launch(with({{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_NNODES", "2"}, {"SLURM_PROCID", "0"}}));
   EXPECT_EQ(launch.step_tasks, 1);
   EXPECT_THAT(launch.warnings, IsEmpty());
   EXPECT_NO_THROW(check_launch(launch, 0, false));
@@ -59,8 +60,8 @@ TEST(Launch, WithAServerMpiDecidesAndAWorldOfOneIsRefusedAfter) {
 }
 
 TEST(Launch, MpirunWithOneRankInsideAWiderStepIsWhatWasAskedFor) {
-  const Launch launch =
-      read_launch(with({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_NAMESPACE", "a"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
+  const Launch launch = read_launch(with(
+      {{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_NAMESPACE", "a"}, {"PMIX_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
   EXPECT_NO_THROW(check_launch(launch, 1, false));
 }
 
@@ -73,7 +74,8 @@ TEST(Launch, NonsenseWarnsAndCountsAsAbsent) {
 }
 
 TEST(Launch, LeftOversOfAnotherLauncherSayNothing) {
-  const Launch launch = read_launch(with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}));
+  const Launch launch = read_launch(
+      with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}));
   EXPECT_EQ(launch.step_tasks, 1);
   EXPECT_FALSE(launch.has_pmix);
   EXPECT_NO_THROW(check_launch(launch, 1, false));

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/error.hpp"
+#include "parallel/device_binding.hpp"
 #include "parallel/rank_grid.hpp"
 
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
-#include "parallel/device_binding.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -38,7 +37,8 @@ TEST(Layout, WhatIsWrongIsNamed) {
   EXPECT_THAT(usage_error([] { (void)parse_layout("tensor=2,"); }), HasSubstr("no value"));
   EXPECT_THAT(usage_error([] { (void)parse_layout("tensors=2"); }), HasSubstr("did you mean tensor"));
   EXPECT_THAT(usage_error([] { (void)parse_layout("tensor=2,tensor=2"); }), HasSubstr("twice"));
-  for (const char* const text : {"tensor=0", "tensor=-1", "tensor=x", "tensor=", "tensor=1.5", "tensor=99999999999", "tensor= 2"}) {
+  for (const char* const text :
+       {"tensor=0", "tensor=-1", "tensor=x", "tensor=", "tensor=1.5", "tensor=99999999999", "tensor= 2"}) {
     EXPECT_THAT(usage_error([&] { (void)parse_layout(text); }), HasSubstr("expected a number from 1 on")) << text;
   }
 }
@@ -50,7 +50,8 @@ TEST(Layout, WithoutOneAllRanksAreOneTensorGroup) {
 
 TEST(Layout, MustMakeTheWorldAndDivideTheOutputGroups) {
   EXPECT_THAT(usage_error([] { (void)choose_layout("tensor=2", 4, 8); }), HasSubstr("which is 4"));
-  EXPECT_THAT(usage_error([] { (void)choose_layout("replicas=2147483647,groups=2147483647,tensor=2147483647", 4, 8); }), HasSubstr("which is 4"));
+  EXPECT_THAT(usage_error([] { (void)choose_layout("replicas=2147483647,groups=2147483647,tensor=2147483647", 4, 8); }),
+              HasSubstr("which is 4"));
   EXPECT_THAT(usage_error([] { (void)choose_layout("", 3, 8); }), HasSubstr("one of 1, 2, 4, 8;"));
   EXPECT_THAT(usage_error([] { (void)choose_layout("", 16, 8); }), HasSubstr("one of 1, 2, 4, 8;"));
 }
@@ -69,7 +70,10 @@ TEST(DeviceBinding, TheOnlyVisibleDeviceElseTheLocalRanks) {
 
 TEST(DeviceBinding, TwoRanksOnOneGpuAreNamed) {
   EXPECT_NO_THROW(require_distinct_devices({{"a", "u"}, {"b", "u"}, {"a", "v"}}));
-  EXPECT_THAT(usage_error([] { require_distinct_devices({{"a", "u"}, {"a", "v"}, {"a", "u"}}); }), HasSubstr("ranks 0 and 2 on host a"));
+  EXPECT_THAT(usage_error([] {
+                require_distinct_devices({{"a", "u"}, {"a", "v"}, {"a", "u"}});
+              }),
+              HasSubstr("ranks 0 and 2 on host a"));
 }
 
 }  // namespace

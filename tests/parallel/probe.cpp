@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small program that ends in one of several ways; endings_test.cpp starts it alone and under mpirun.
 //   probe MODE [--threads N] [--single-process] [--watchdog S]
+#include "core/error.hpp"
+#include "parallel/agree.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/session.hpp"
+#include "parallel/signals.hpp"
+#include "parallel/watchdog.hpp"
+
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -10,13 +17,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include "core/error.hpp"
-#include "parallel/agree.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/session.hpp"
-#include "parallel/signals.hpp"
-#include "parallel/watchdog.hpp"
 
 namespace bathys::parallel {
 namespace {
@@ -82,8 +82,8 @@ ExitCode be_stopped(Session& session) {
 
 int probe(int argc, char** argv) {
   const std::map<std::string, std::function<ExitCode(Session&)>> modes = {
-      {"finish", finish},         {"gate", fail_at_a_gate}, {"throw", throw_alone}, {"throw_all", throw_everywhere}, {"hang", hang_alone},
-      {"slow", work_slowly}, {"kill", be_killed},      {"stop", be_stopped}};
+      {"finish", finish},   {"gate", fail_at_a_gate}, {"throw", throw_alone}, {"throw_all", throw_everywhere},
+      {"hang", hang_alone}, {"slow", work_slowly},    {"kill", be_killed},    {"stop", be_stopped}};
   SessionOptions options;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--single-process") == 0) options.single_process = true;

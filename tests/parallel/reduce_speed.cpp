@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time of the exact int64 sum, by parts and by MPI_Allreduce, beside MPI_Allreduce of as many fp32 numbers: what exactness costs.
+// Time of the exact int64 sum, by parts and by MPI_Allreduce, beside MPI_Allreduce of as many fp32 numbers: what
+// exactness costs.
 //   mpirun -n 2 parallel_reduce_speed
-#include <mpi.h>
+#include "core/timer.hpp"
+#include "parallel/collectives.hpp"
+#include "parallel/session.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <vector>
 
-#include "core/timer.hpp"
-#include "parallel/collectives.hpp"
-#include "parallel/session.hpp"
+#include <mpi.h>
 
 namespace bathys::parallel {
 namespace {
@@ -31,19 +32,27 @@ double median_seconds(Collectives& world, Call&& call) {
 
 ExitCode measure(Session& session) {
   const Exec exec;
-  const auto by_parts = make_world_collectives({.direct_reduce_bytes = 1});
-  const auto by_mpi = make_world_collectives({.direct_reduce_bytes = std::int64_t{1} << 29});
-  if (session.rank() == 0) std::printf("%10s %14s %14s %14s   (microseconds)\n", "numbers", "int64 parts", "int64 MPI", "fp32 MPI");
-  for (std::int64_t n = 1 << 8; n <= 1 << 22; n *= 2) {
+  const auto shared = make_world_collectives();
+  const auto by_parts = make_world_collectives({.shared_memory = false, .direct_reduce_bytes = 1});
+  const auto by_mpi = make_world_collectives({.shared_memory = false, .direct_reduce_bytes = std::int64_t{1} << 29});
+  if (session.rank() == 0) {
+    std::printf("%10s %14s %14s %14s %14s   (microseconds)\n", "numbers", "int64 shared", "int64 parts", "int64 MPI",
+                "fp32 MPI");
+  }
+  for (std::int64_t n = 1 << 6; n <= 1 << 22; n *= 2) {
     std::vector<std::int64_t> integers(static_cast<std::size_t>(n), 1);
     std::vector<float> floats(integers.size(), 1.0f);
-    const double parts = median_seconds(session.world(), [&] { by_parts->all_reduce_sum(exec, integers.data(), n); });
-    const double mpi = median_seconds(session.world(), [&] { by_mpi->all_reduce_sum(exec, integers.data(), n); });
-    const double fp32 = median_seconds(session.world(), [&] {
-      MPI_Allreduce(MPI_IN_PLACE, floats.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-    });
+    const auto time_of = [&](Collectives& group) {
+      return 1e6 * median_seconds(session.world(), [&] { group.all_reduce_sum(exec, integers.data(), n); });
+    };
+    const double times[] = {time_of(*shared), time_of(*by_parts), time_of(*by_mpi),
+                            1e6 * median_seconds(session.world(), [&] {
+                              MPI_Allreduce(MPI_IN_PLACE, floats.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM,
+                                            MPI_COMM_WORLD);
+                            })};
     if (session.rank() == 0) {
-      std::printf("%10lld %14.1f %14.1f %14.1f\n", static_cast<long long>(n), 1e6 * parts, 1e6 * mpi, 1e6 * fp32);
+      std::printf("%10lld %14.1f %14.1f %14.1f %14.1f\n", static_cast<long long>(n), times[0], times[1], times[2],
+                  times[3]);
     }
   }
   return ExitCode::ok;

@@ -2,13 +2,12 @@
 // A Session inside a process that has MPI and Kokkos already: it uses both and leaves them running.
 #include "parallel/session.hpp"
 
-#include <mpi.h>
-
-#include <gtest/gtest.h>
-
 #include "core/kokkos_compat.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/watchdog.hpp"
+
+#include <gtest/gtest.h>
+#include <mpi.h>
 
 namespace bathys::parallel {
 namespace {

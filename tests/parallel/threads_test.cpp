@@ -53,12 +53,14 @@ TEST(Threads, MoreThanTheMaskIsObeyedWithAWarning) {
   const ThreadChoice choice = choose_threads(4, {.mask_cpus = 1}, with({}));
   EXPECT_EQ(choice.threads, 4);
   EXPECT_THAT(choice.warnings, ElementsAre(HasSubstr("--threads asks for 4 threads")));
-  EXPECT_THAT(choose_threads(0, {.mask_cpus = 1}, with({{"OMP_NUM_THREADS", "2"}})).warnings, ElementsAre(HasSubstr("OMP_NUM_THREADS")));
+  EXPECT_THAT(choose_threads(0, {.mask_cpus = 1}, with({{"OMP_NUM_THREADS", "2"}})).warnings,
+              ElementsAre(HasSubstr("OMP_NUM_THREADS")));
   EXPECT_THAT(choose_threads(1, {.mask_cpus = 1}, with({})).warnings, IsEmpty());
 }
 
 TEST(Threads, NonsenseInVariablesWarnsAndIsIgnored) {
-  const ThreadChoice choice = choose_threads(0, {.mask_cpus = 8}, with({{"OMP_NUM_THREADS", "many"}, {"SLURM_CPUS_PER_TASK", ""}}));
+  const ThreadChoice choice =
+      choose_threads(0, {.mask_cpus = 8}, with({{"OMP_NUM_THREADS", "many"}, {"SLURM_CPUS_PER_TASK", ""}}));
   EXPECT_EQ(choice.threads, 8);
   EXPECT_THAT(choice.warnings, ElementsAre(HasSubstr("OMP_NUM_THREADS"), HasSubstr("SLURM_CPUS_PER_TASK")));
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/watchdog.hpp"
 
+#include "parallel/node_board.hpp"
+
 #include <chrono>
 #include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include "parallel/node_board.hpp"
 
 namespace bathys::parallel {
 namespace {
