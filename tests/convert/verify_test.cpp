@@ -231,10 +231,7 @@ for name in ["norm.weight", "hc_x", "layers.0.attn.wkv.weight", "layers.2.ffn.ex
   const auto line = [](const std::string& shape, const auto& value, std::int64_t n) {
     std::string text = shape;
     for (const std::int64_t i : {std::int64_t{0}, std::int64_t{1}, std::int64_t{37}, std::int64_t{100}, n - 1}) {
-      double v = 0;
-      const std::string hex = fmt::format("{:a}", v = value(i));
-      text += ' ';
-      text += (v == 0 ? std::string(std::signbit(v) ? "-0x0.0p+0" : "0x0.0p+0") : hex);
+      text += fmt::format(" {:a}", static_cast<double>(value(i)));
     }
     return text;
   };
