@@ -64,7 +64,7 @@ struct ScoreColumns {
   float weight_scale = 0;
 
   // Scratch in floats: q, head weights, a tile of keys, its dots.
-  static std::int64_t scratch(int heads, int index_head_dim) {
+  BATHYS_FUNCTION static std::int64_t scratch(int heads, int index_head_dim) {
     return std::int64_t{heads} * index_head_dim + heads + std::int64_t{kKeyTile} * index_head_dim + std::int64_t{kKeyTile} * heads;
   }
 

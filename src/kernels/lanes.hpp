@@ -14,8 +14,10 @@
 
 // The 16 partial sums of numerics/reduce.hpp as one value, so that a tile of them stays in registers.  Two AVX2 registers where the
 // host has them, an array elsewhere; the same bits either way, because each lane does the same fma and the tree is the same.
-#if defined(__CUDACC__)
+#if defined(__CUDA_ARCH__)
 #define BATHYS_UNROLL _Pragma("unroll")
+#elif defined(__CUDACC__)
+#define BATHYS_UNROLL
 #else
 #define BATHYS_UNROLL _Pragma("GCC unroll 16")
 #endif
