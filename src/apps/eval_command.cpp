@@ -1,10 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
-
-#include <filesystem>
-#include <memory>
-#include <string>
-
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
 #include "core/log.hpp"
@@ -13,6 +7,12 @@
 #include "io/hash.hpp"
 #include "io/output.hpp"
 #include "parallel/signals.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <fcntl.h>
 
 namespace bathys::apps {
 namespace {
@@ -86,7 +86,8 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   std::string table;
   const ExitCode code = run.finish(table);
   if (session.rank() == 0) print_table(table);
-  if (code == ExitCode::stopped) log::info("stopped", "out={} text=\"run the same command again to go on\"", options.eval.out);
+  if (code == ExitCode::stopped)
+    log::info("stopped", "out={} text=\"run the same command again to go on\"", options.eval.out);
   return code;
 }
 
@@ -94,23 +95,35 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
 
 // bathys eval --model SHARD_DIR --requests FILE.jsonl --out RUN_DIR: answers every request of a file.
 void add_eval(CLI::App& program, Commands& commands) {
-  CLI::App* const app = program.add_subcommand("eval", "Answer a file of requests; the same command in the same folder goes on where it stopped");
+  CLI::App* const app = program.add_subcommand(
+      "eval", "Answer a file of requests; the same command in the same folder goes on where it stopped");
   const auto options = std::make_shared<Options>();
   add_run_options(*app, options->run);
   eval::EvalOptions& eval = options->eval;
-  app->add_option("--requests", eval.requests, "JSON Lines of requests; a pipe or - for standard input will do")->required();
+  app->add_option("--requests", eval.requests, "JSON Lines of requests; a pipe or - for standard input will do")
+      ->required();
   app->add_option("--out", eval.out, "run folder")->required();
-  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
-  app->add_option("--max-length", eval.max_length, "tokens a sequence may have (default: the model's)")->check(CLI::Range(std::int64_t{1}, INT64_MAX));
-  app->add_option("--prefix-token", eval.prefix_token, "id before rolling windows and for empty contexts (default: BOS)")->check(CLI::NonNegativeNumber);
+  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")
+      ->check(CLI::Range(std::int64_t{0}, INT64_MAX));
+  app->add_option("--max-length", eval.max_length, "tokens a sequence may have (default: the model's)")
+      ->check(CLI::Range(std::int64_t{1}, INT64_MAX));
+  app->add_option("--prefix-token", eval.prefix_token,
+                  "id before rolling windows and for empty contexts (default: BOS)")
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(CLI::PositiveNumber);
-  app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--status-seconds", eval.status_seconds, "between progress lines")->check(CLI::PositiveNumber)->capture_default_str();
+  app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--status-seconds", eval.status_seconds, "between progress lines")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
-  app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")->check(CLI::NonNegativeNumber);
+  app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")
+      ->check(CLI::NonNegativeNumber);
   commands.push_back({app, [options] {
-                        return parallel::run_session(options->run.session,
-                                                     [&](parallel::Session& session) { return evaluate(session, *options); });
+                        return parallel::run_session(options->run.session, [&](parallel::Session& session) {
+                          return evaluate(session, *options);
+                        });
                       }});
 }
 

@@ -1,9 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
 #include "core/error.hpp"
@@ -13,6 +8,11 @@
 #include "io/output.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/watchdog.hpp"
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
 
 namespace bathys::apps {
 namespace {
@@ -50,7 +50,8 @@ ExitCode generate(parallel::Session& session, const Options& options) {
   running.engine->submit(std::get<engine::GenerateJob>(task.job));
   while (running.engine->step()) session.watchdog().progress("generate");
   const std::vector<engine::JobResult> results = running.engine->take_finished();
-  require(results.size() == 1, ExitCode::internal, "the engine gave {} answers to one prompt; please report this", results.size());
+  require(results.size() == 1, ExitCode::internal, "the engine gave {} answers to one prompt; please report this",
+          results.size());
   const eval::Record record = eval::make_records(request, task, tasks, kOnce, results.front()).front();
   const Json json = parse_json(record.text, "the answer", ExitCode::internal);
   parallel::agree(session.world(), [&] {
@@ -62,7 +63,8 @@ ExitCode generate(parallel::Session& session, const Options& options) {
     out.finish();
     const engine::EngineCounters& counters = running.engine->counters();
     log::info("generate", "prompt_tokens={} tokens={} finish={} prefill_s={:.3f} decode_s={:.3f}",
-              json["usage"]["prompt_tokens"].get<std::int64_t>(), json["usage"]["completion_tokens"].get<std::int64_t>(),
+              json["usage"]["prompt_tokens"].get<std::int64_t>(),
+              json["usage"]["completion_tokens"].get<std::int64_t>(),
               json["result"]["finish_reason"].get<std::string>(), counters.prefill_s, counters.decode_s);
   }
   return ExitCode::ok;
@@ -77,15 +79,22 @@ void add_generate(CLI::App& program, Commands& commands) {
   options->generate.max_gen_toks = 80;
   add_run_options(*app, options->run);
   app->add_option("--prompt", options->prompt, "text to continue; spellings of special tokens count")->required();
-  app->add_option("--max-tokens", options->generate.max_gen_toks, "tokens to draw at most")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--temperature", options->generate.temperature, "0: the most probable token each time")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app->add_option("--top-p", options->generate.top_p, "probability that the tokens drawn from must reach")->check(CLI::Range(1e-9, 1.0))->capture_default_str();
+  app->add_option("--max-tokens", options->generate.max_gen_toks, "tokens to draw at most")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--temperature", options->generate.temperature, "0: the most probable token each time")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app->add_option("--top-p", options->generate.top_p, "probability that the tokens drawn from must reach")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
   app->add_option("--stop", options->generate.until, "text that ends the generation; may be repeated");
   app->add_option("--seed", options->seed, "of the draws (default 0)")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
   add_switch(*app, "--bos", options->bos, "begin with the BOS token, as the model's own prompts do");
   commands.push_back({app, [options] {
-                        return parallel::run_session(options->run.session,
-                                                     [&](parallel::Session& session) { return generate(session, *options); });
+                        return parallel::run_session(options->run.session, [&](parallel::Session& session) {
+                          return generate(session, *options);
+                        });
                       }});
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
-#include <string>
-
 #include "apps/commands.hpp"
 #include "convert/inspect.hpp"
 #include "core/exit_code.hpp"
 #include "io/output.hpp"
 
+#include <memory>
+#include <string>
+
 namespace bathys::apps {
 
 // bathys inspect SHARD_DIR [--json]: what a folder of shards holds.
 void add_inspect(CLI::App& program, Commands& commands) {
-  CLI::App* const app = program.add_subcommand("inspect", "Say what a folder of shards holds, without reading the weights");
+  CLI::App* const app =
+      program.add_subcommand("inspect", "Say what a folder of shards holds, without reading the weights");
   struct Options {
     std::string shards;
     bool json = false;
@@ -21,7 +22,8 @@ void add_inspect(CLI::App& program, Commands& commands) {
   app->add_flag("--json", options->json, "one JSON object, with every dataset");
   commands.push_back({app, [options] {
                         io::Output out;
-                        std::string text = options->json ? convert::inspect_json(options->shards) : convert::inspect_text(options->shards);
+                        std::string text = options->json ? convert::inspect_json(options->shards)
+                                                         : convert::inspect_text(options->shards);
                         if (!text.ends_with('\n')) text += '\n';
                         out.write(text);
                         out.finish();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
-#include <exception>
-#include <string>
-#include <string_view>
-
-#include <CLI/CLI.hpp>
-
 #include "apps/commands.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
 #include "io/output.hpp"
 #include "parallel/agree.hpp"
+
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
 
 namespace bathys::apps {
 namespace {
@@ -31,25 +31,27 @@ std::string suggestion(const CLI::App& program, const std::string& word) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
   if (scope == &program) {
-    for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+    for (const CLI::App* command : program.get_subcommands([](const CLI::App*) { return true; }))
+      names.push_back(command->get_name());
   }
   const std::string near = nearest_name(word.substr(0, word.find('=')), names);
   return near.empty() ? "see --help" : "did you mean " + near + "?";
 }
 
-// Prints what CLI11 has to say: help to standard output, everything else as the cause line.  Its codes of its own become 0 or 2.
+// Prints what CLI11 has to say: help to standard output, everything else as the cause line.  Its codes of its own
+// become 0 or 2.
 int answer_parse_error(const CLI::App& program, const CLI::ParseError& error) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
     const CLI::App* scope = &program;
     for (const CLI::App* chosen : program.get_subcommands()) scope = chosen;
     io::Output out;
-    out.write(scope->help());
+    out.write(scope == &program ? program.help() : scope->help("bathys"));
     out.finish();
     return static_cast<int>(ExitCode::ok);
   }
   std::string text = error.what();
   const std::vector<std::string> unknown = program.remaining(true);
-  if (error.get_name() == "ExtrasError" && !unknown.empty()) {
+  if (!unknown.empty()) {  // also behind a missing option: the misspelt one is the cause
     text = fmt::format("{} is not known; {}", unknown.front(), suggestion(program, unknown.front()));
   } else {
     text += "; see --help";
@@ -60,7 +62,9 @@ int answer_parse_error(const CLI::App& program, const CLI::ParseError& error) {
 
 int run(int argc, char** argv) {
   // 1. The program and its commands.
-  CLI::App program("bathys: DeepSeek-V4.1 over large offline evaluation sets; a score never depends on how it was computed", "bathys");
+  CLI::App program(
+      "bathys: DeepSeek-V4.1 over large offline evaluation sets; a score never depends on how it was computed",
+      "bathys");
   program.require_subcommand(1);
   Commands commands;
   add_convert(program, commands);
@@ -88,7 +92,8 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace bathys::apps
 
-// Commands that need ranks build their session inside, outside of this try (parallel::run_session): what arrives here concerns one process.
+// Commands that need ranks build their session inside, outside of this try (parallel::run_session): what arrives here
+// concerns one process.
 int main(int argc, char** argv) {
   bathys::io::guard_standard_descriptors();
   try {

@@ -4,7 +4,6 @@
 #include "apps/commands.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "eval/chat_prompt.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/watchdog.hpp"
 
@@ -13,18 +12,28 @@ namespace bathys::apps {
 void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--model", options.model, "folder of shards (bathys convert)")->required();
   app.add_option("--layout", options.layout, "replicas=R,groups=G,tensor=T (default: one group of all ranks)");
-  app.add_option("--row-budget", options.row_budget, "rows of one step at most")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))->capture_default_str();
-  app.add_option("--memory", options.memory_gib, "GiB of each rank that sequences may take together (default: no bound)")->check(CLI::PositiveNumber);
-  add_switch(app, "--cone", options.cone, "skip rows of upper layers that nothing wanted depends on; changes no number");
-  add_switch(app, "--prefix-sharing", options.prefix_sharing, "compute a common beginning of continuations once; changes no number");
-  app.add_option("--threads", options.session.threads, "threads of each rank (default: the cores it may use)")->check(CLI::PositiveNumber);
-  app.add_option("--reductions", options.reductions, "exact: the same bits on any number of ranks; fast: float32 sums over ranks")
+  app.add_option("--row-budget", options.row_budget, "rows of one step at most")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--memory", options.memory_gib,
+                 "GiB of each rank that sequences may take together (default: no bound)")
+      ->check(CLI::PositiveNumber);
+  add_switch(app, "--cone", options.cone,
+             "skip rows of upper layers that nothing wanted depends on; changes no number");
+  add_switch(app, "--prefix-sharing", options.prefix_sharing,
+             "compute a common beginning of continuations once; changes no number");
+  app.add_option("--threads", options.session.threads, "threads of each rank (default: the cores it may use)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--reductions", options.reductions,
+                 "exact: the same bits on any number of ranks; fast: float32 sums over ranks")
       ->check(CLI::IsMember({"exact", "fast"}))
       ->capture_default_str();
   add_switch(app, "--checksums", options.checksums, "check every byte of the weights while loading");
   app.add_flag("--direct", options.direct, "every rank reads its own part of the weights (parallel file systems)");
-  app.add_flag("--single-process", options.session.single_process, "one process is meant, although the Slurm step has more tasks");
-  app.add_option("--watchdog-seconds", options.session.watchdog_s, "end a job in which nothing moves for so long; 0: never")
+  app.add_flag("--single-process", options.session.single_process,
+               "one process is meant, although the Slurm step has more tasks");
+  app.add_option("--watchdog-seconds", options.session.watchdog_s,
+                 "end a job in which nothing moves for so long; 0: never")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
@@ -35,22 +44,21 @@ eval::TaskContext OpenModel::tasks() const {
   context.bos = static_cast<std::int32_t>(shards.config.bos_token_id);
   context.eos = static_cast<std::int32_t>(shards.config.eos_token_id);
   context.prefix_token = context.bos;
-  context.encode_messages = [context](const eval::Messages& messages) {
-    return eval::encode_chat(*context.tokenizer, messages, context.bos, context.eos);
-  };
   return context;
 }
 
 OpenModel open_model(parallel::Session& session, const RunOptions& options) {
   parallel::Collectives& world = session.world();
   parallel::agree(world, [&] {
-    require(options.reductions == "exact", ExitCode::usage, "--reductions fast is not available in this version; leave it out");
+    require(options.reductions == "exact", ExitCode::usage,
+            "--reductions fast is not available in this version; leave it out");
   });
   weights::ShardModel shards = weights::open_shards(world, options.model);
-  const parallel::Layout layout =
-      parallel::agree(world, [&] { return parallel::choose_layout(options.layout, world.size(), shards.config.o_groups); });
+  const parallel::Layout layout = parallel::agree(
+      world, [&] { return parallel::choose_layout(options.layout, world.size(), shards.config.o_groups); });
   tokenizer::Tokenizer tokenizer = parallel::agree(world, [&] {
-    return tokenizer::Tokenizer::from_json(shards.index.tokenizer_json, options.model + ": tokenizer.json", shards.config.vocab_size);
+    return tokenizer::Tokenizer::from_json(shards.index.tokenizer_json, options.model + ": tokenizer.json",
+                                           shards.config.vocab_size);
   });
   return {std::move(shards), std::move(tokenizer), layout};
 }
@@ -67,8 +75,8 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   load_options.direct = options.direct;
   weights::LoadReport report;
   running.model = model::load_model(open.shards, *running.grid.replica, model_options, load_options, &report);
-  log::info("load", "seconds={:.2f} read_bytes={} weight_bytes={} workspace_bytes={}", report.total_s, report.bytes_read,
-            running.model->weight_bytes(), running.model->workspace_bytes());
+  log::info("load", "seconds={:.2f} read_bytes={} weight_bytes={} workspace_bytes={}", report.total_s,
+            report.bytes_read, running.model->weight_bytes(), running.model->workspace_bytes());
   engine::EngineOptions engine_options;
   engine_options.row_budget = options.row_budget;
   engine_options.prefix_sharing = options.prefix_sharing;

@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "engine/engine.hpp"
+#include "eval/task.hpp"
+#include "model/load_model.hpp"
+#include "parallel/rank_grid.hpp"
+#include "parallel/session.hpp"
+#include "weights/shard_model.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,13 +15,6 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
-
-#include "engine/engine.hpp"
-#include "eval/task.hpp"
-#include "model/load_model.hpp"
-#include "parallel/rank_grid.hpp"
-#include "parallel/session.hpp"
-#include "weights/shard_model.hpp"
 
 namespace bathys::apps {
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-#include <memory>
-#include <string>
-
 #include "apps/commands.hpp"
 #include "apps/tokenize_command.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
-#include "eval/chat_prompt.hpp"
 #include "eval/json_text.hpp"
-#include "eval/task.hpp"
+#include "eval/request.hpp"
 #include "io/file.hpp"
 #include "io/lines.hpp"
 #include "io/output.hpp"
 #include "io/shard_index.hpp"
+#include "tokenizer/prompt.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
 
 namespace bathys::apps {
 namespace {
@@ -29,21 +29,20 @@ tokenizer::Tokenizer open_tokenizer(const std::string& model) {
   return tokenizer::Tokenizer::from_json(io::read_shard_index(model).tokenizer_json, model + ": tokenizer.json");
 }
 
-// Each line is a chat ({"messages": [...], ...}); the answer is its prompt's ids as JSON, or its prompt's text with --decode.
-void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input, io::Output& out) {
-  constexpr std::int32_t kBos = 0, kEos = 1;
+// Each line is a chat ({"messages": [...], ...}); the answer is its prompt's ids as JSON, or its prompt's text with
+// --decode.
+void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input,
+                    io::Output& out) {
   io::LineReader lines(input);
   while (const auto line = lines.next()) {
     if (io::is_blank(line->bytes)) continue;
     const std::string name = fmt::format("{}: line {}", options.file, line->number);
-    eval::Messages messages{parse_json(line->bytes, name, ExitCode::bad_requests)};
-    require(messages.body.is_object() && messages.body.contains("messages") && messages.body["messages"].is_array(), ExitCode::bad_requests,
-            "{}: expected an object with a list of messages", name);
+    const Json body = parse_json(line->bytes, name, ExitCode::bad_requests);
     try {
-      const eval::TokenIds ids = eval::encode_chat(tokenizer, messages, kBos, kEos);
+      const eval::TokenIds ids = tokenizer::encode_prompt(tokenizer, tokenizer::read_conversation(body));
       out.print("{}\n", options.tokenize.decode ? eval::json_string(tokenizer.decode(ids)) : eval::json_integers(ids));
-    } catch (const eval::RecordFailure& failure) {
-      fail(ExitCode::bad_requests, "{}: {}: {}", name, failure.code, failure.message);
+    } catch (const tokenizer::PromptError& error) {
+      fail(ExitCode::bad_requests, "{}: {}: {}", name, error.code(), error.what());
     }
   }
   out.finish();
@@ -56,11 +55,13 @@ void add_tokenize(CLI::App& program, Commands& commands) {
   CLI::App* const app = program.add_subcommand("tokenize", "Text to token ids and back");
   const auto options = std::make_shared<Options>();
   app->add_option("--model", options->model, "folder of shards, or a tokenizer.json")->required();
-  app->add_flag("--json", options->tokenize.json, "JSON Lines in and out: strings to lists of ids (with --decode: back)");
+  app->add_flag("--json", options->tokenize.json,
+                "JSON Lines in and out: strings to lists of ids (with --decode: back)");
   app->add_flag("--decode", options->tokenize.decode, "ids to text");
   app->add_flag("--plain", options->tokenize.plain, "spellings of added tokens are plain text");
   app->add_flag("--skip-special", options->tokenize.skip_special, "decoding leaves out special tokens");
-  app->add_flag("--chat", options->chat, "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)");
+  app->add_flag("--chat", options->chat,
+                "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)");
   app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(CLI::PositiveNumber);
   app->add_option("FILE", options->file, "input; - or nothing: standard input");
   commands.push_back({app, [options] {

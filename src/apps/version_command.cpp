@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string>
-
 #include "apps/commands.hpp"
 #include "core/exit_code.hpp"
 #include "io/output.hpp"
+
+#include <string>
 
 namespace bathys::apps {
 
@@ -23,7 +23,8 @@ void add_version(CLI::App& program, Commands& commands) {
 void add_switch(CLI::App& options, const std::string& name, bool& value, const std::string& help) {
   options
       .add_option_function<std::string>(
-          name, [&value](const std::string& text) { value = text == "on"; }, help + (value ? " (default on)" : " (default off)"))
+          name, [&value](const std::string& text) { value = text == "on"; },
+          help + (value ? " (default on)" : " (default off)"))
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("on|off");
 }

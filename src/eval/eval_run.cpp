@@ -1,14 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/eval_run.hpp"
 
-#include <algorithm>
-#include <array>
-#include <exception>
-#include <filesystem>
-#include <system_error>
-#include <unordered_map>
-#include <utility>
-
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
@@ -21,6 +13,14 @@
 #include "io/hash.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/signals.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
 
 namespace bathys::eval {
 namespace {
@@ -49,9 +49,9 @@ std::string read_once(parallel::Collectives& world, const EvalOptions& options) 
 
 // What is decided together at the edge of a step: the largest value over the ranks of each flag.
 struct StepFlags {
-  bool stop = false;   // no new jobs
-  bool drop = false;   // what is in flight is dropped too
-  bool broken = false; // rank 0 could not write
+  bool stop = false;    // no new jobs
+  bool drop = false;    // what is in flight is dropped too
+  bool broken = false;  // rank 0 could not write
 };
 
 }  // namespace
@@ -72,7 +72,8 @@ struct EvalRun::State {
   EvalOptions options;
   EvalSubject subject;
   std::vector<Request> requests;
-  std::vector<std::pair<std::size_t, std::vector<std::int32_t>>> todo;  // request, repeats without a record; the same on all ranks
+  std::vector<std::pair<std::size_t, std::vector<std::int32_t>>>
+      todo;  // request, repeats without a record; the same on all ranks
   RunIdentity identity;
 
   // Rank 0 alone.
@@ -150,7 +151,8 @@ void EvalRun::State::open_folder() {
   records->read(folder->path());
   header = {records->last_start() + 1, utc_now(), world.size(), options.layout, options.memory_gib};
   if (records->damaged_lines() > 0) {
-    log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)", records->damaged_lines());
+    log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
+              records->damaged_lines());
   }
   if (options.retry_failed) {
     records->forget_failed();
@@ -163,7 +165,8 @@ void EvalRun::State::share_todo() {
   std::string flags;  // one byte for each answer wanted
   if (speaks()) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) flags += records->at(i, repeat).present() ? '1' : '0';
+      for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat)
+        flags += records->at(i, repeat).present() ? '1' : '0';
     }
   }
   flags = world.broadcast_host(flags, 0);
@@ -180,7 +183,8 @@ void EvalRun::State::share_todo() {
 void EvalRun::State::begin_journal() {
   journal = std::make_unique<JournalWriter>(folder->path(), header, world.rank());
   journal_file = records->add_file(journal->path());
-  log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(), records->n_present(), header.number);
+  log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(),
+            records->n_present(), header.number);
 }
 
 void EvalRun::State::submit(engine::Engine& engine, std::size_t next) {
@@ -209,9 +213,9 @@ void EvalRun::State::keep(const InFlight& job, const engine::JobResult& result) 
   answered += std::ssize(job.repeats);
   guarded([&] {
     const double now = clock.seconds();
-    const std::string item = fmt::format(
-        R"({{"rank":{},"time":{},"seconds":{:.6f},"computed_tokens":{},"reused_tokens":{}}})", world.rank(), json_string(utc_now()),
-        now - job.submitted_s, result.computed_tokens, result.reused_tokens);
+    const std::string item =
+        fmt::format(R"({{"rank":{},"time":{},"seconds":{:.6f},"computed_tokens":{},"reused_tokens":{}}})", world.rank(),
+                    json_string(utc_now()), now - job.submitted_s, result.computed_tokens, result.reused_tokens);
     for (const Record& record : make_records(requests[job.request], job.task, subject.tasks, job.repeats, result)) {
       records->put(job.request, record.repeat, journal->append(record, item, journal_file));
     }
@@ -236,7 +240,8 @@ StepFlags EvalRun::State::decide() {
     stop_asked_s = clock.seconds();
     log::info("stop", "in_flight={} grace_s={}", in_flight.size(), options.grace_seconds);
   }
-  return {flags[kStop] != 0 || too_many_failed || stop_asked_s >= 0, flags[kDrop] != 0 || too_many_failed, flags[kBroken] != 0};
+  return {flags[kStop] != 0 || too_many_failed || stop_asked_s >= 0, flags[kDrop] != 0 || too_many_failed,
+          flags[kBroken] != 0};
 }
 
 void EvalRun::State::count_engine(const engine::EngineCounters& counters) {
@@ -251,15 +256,16 @@ void EvalRun::State::report_status(const char* state, bool always) {
   if (!speaks() || (!always && since_status.seconds() < options.status_seconds)) return;
   since_status.restart();
   guarded([&] {
-    RunStatus status{state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(), 0, std::nullopt};
+    RunStatus status{state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(),
+                     0,     std::nullopt};
     if (answered > 0) {
       status.answers_per_s = static_cast<double>(answered) / status.seconds;
       status.seconds_left = static_cast<double>(status.total - status.done) / status.answers_per_s;
     }
     write_status(*folder, status);
     if (journal) journal->append_progress(progress);
-    log::info("progress", "state={} done={} total={} failed={} seconds={:.1f} answers_per_s={:.2f}{}", state, status.done, status.total,
-              status.failed, status.seconds, status.answers_per_s,
+    log::info("progress", "state={} done={} total={} failed={} seconds={:.1f} answers_per_s={:.2f}{}", state,
+              status.done, status.total, status.failed, status.seconds, status.answers_per_s,
               status.seconds_left ? fmt::format(" left_s={:.0f}", *status.seconds_left) : std::string());
   });
 }
@@ -308,7 +314,8 @@ ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
   if (!shown_again) {
     if (whole) io::write_file(folder->file("summary.json"), to_json(report).dump(2) + "\n");
     const char* const state = whole ? "completed" : too_many_failed ? "failed" : "cancelled";
-    write_status(*folder, {state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(), 0, std::nullopt});
+    write_status(*folder, {state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(), 0,
+                           std::nullopt});
   }
   table = to_table(report);
   if (!whole) return too_many_failed ? ExitCode::some_failed : ExitCode::stopped;

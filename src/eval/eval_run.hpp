@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "core/exit_code.hpp"
 #include "engine/engine.hpp"
 #include "eval/report.hpp"
@@ -15,7 +9,14 @@
 #include "parallel/collectives.hpp"
 #include "parallel/watchdog.hpp"
 
-// One start of a run, on all ranks together: rank 0 reads and writes files, every rank makes the same jobs in the same order.
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+// One start of a run, on all ranks together: rank 0 reads and writes files, every rank makes the same jobs in the same
+// order.
 namespace bathys::eval {
 
 struct EvalOptions {
@@ -27,11 +28,11 @@ struct EvalOptions {
   double max_seconds = 0;                    // 0: no limit
   double grace_seconds = 20;                 // for what is in flight when a stop is asked for
   bool retry_failed = false;
-  std::int64_t max_failed = -1;              // stop when more answers failed; < 0: no limit
-  double status_seconds = 10;                // between progress lines
+  std::int64_t max_failed = -1;  // stop when more answers failed; < 0: no limit
+  double status_seconds = 10;    // between progress lines
   std::string layout;
-  double memory_gib = 0;                     // 0: not limited
-  std::int64_t max_in_flight = 128;          // jobs handed to the engine and not finished
+  double memory_gib = 0;             // 0: not limited
+  std::int64_t max_in_flight = 128;  // jobs handed to the engine and not finished
 };
 
 // What the run is about, before any weight is read.
@@ -39,15 +40,15 @@ struct EvalSubject {
   std::vector<std::string> model_names;  // what a request's `model` may say
   std::int64_t max_length = 0;           // the model's
   std::int64_t vocab_size = 0;
-  TaskContext tasks;                                         // prefix_token is set by the run
-  RunIdentity identity;                                      // of model, tokenizer, numerics, device; the run adds its own
+  TaskContext tasks;     // prefix_token is set by the run
+  RunIdentity identity;  // of model, tokenizer, numerics, device; the run adds its own
   std::vector<std::pair<std::string, std::string>> options;  // for the report
 };
 
 class EvalRun {
  public:
-  // Reads the requests (rank 0, once) and checks all of them, opens the run folder, reads its journals and tells every rank what is left.
-  // Collective.  `world` and what `subject` points to must outlive the run.
+  // Reads the requests (rank 0, once) and checks all of them, opens the run folder, reads its journals and tells every
+  // rank what is left. Collective.  `world` and what `subject` points to must outlive the run.
   //   throws AgreedError on all ranks: bad_requests, bad_input, usage
   EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject subject);
   ~EvalRun();
@@ -57,12 +58,13 @@ class EvalRun {
   // Answers without a record; 0: finish() needs no model.
   [[nodiscard]] std::int64_t n_left() const;
 
-  // Answers what is left, until all is done or a stop is asked for.  `load_s`: seconds spent on the way here.  Collective.
+  // Answers what is left, until all is done or a stop is asked for.  `load_s`: seconds spent on the way here.
+  // Collective.
   //   throws AgreedError when the journal cannot be written
   void work(engine::Engine& engine, parallel::Watchdog* watchdog, double load_s);
 
-  // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`: what rank 0 should
-  // print, empty elsewhere.  Collective.
+  // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`:
+  // what rank 0 should print, empty elsewhere.  Collective.
   ExitCode finish(std::string& table);
 
  private:

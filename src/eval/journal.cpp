@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/journal.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "eval/json_text.hpp"
+#include "io/atomic_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -11,10 +13,8 @@
 #include <span>
 #include <utility>
 
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "eval/json_text.hpp"
-#include "io/atomic_file.hpp"
+#include <fcntl.h>
+#include <unistd.h>
 
 namespace bathys::eval {
 namespace {
@@ -38,7 +38,10 @@ int start_number(const std::string& name) {
   const auto first = std::from_chars(name.data(), end, start);
   if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
   const auto second = std::from_chars(first.ptr + 1, end, rank);
-  return second.ec == std::errc() && std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension ? start : 0;
+  return second.ec == std::errc() &&
+                 std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension
+             ? start
+             : 0;
 }
 
 StartHeader read_header(const Json& json) {
@@ -86,8 +89,8 @@ void RecordTable::read(const std::string& folder) {
     const std::string name = entry.path().filename().string();
     if (const int start = start_number(name); start > 0) names.emplace_back(start, entry.path().string());
   }
-  require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}", folder,
-          error.message());
+  require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}",
+          folder, error.message());
   std::sort(names.begin(), names.end());
   for (const auto& [start, path] : names) read_file(path, start);
 }
@@ -101,8 +104,8 @@ void RecordTable::read_file(const std::string& path, int start) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
     // A line counts when it ends in a newline and parses: anything else is what a kill or a power loss left.
-    const bool whole = end != std::string::npos &&
-                       read_line(std::string_view(text).substr(begin, end - begin), static_cast<std::int64_t>(begin), file, progress);
+    const bool whole = end != std::string::npos && read_line(std::string_view(text).substr(begin, end - begin),
+                                                             static_cast<std::int64_t>(begin), file, progress);
     if (!whole) ++damaged_lines_;
     begin = end == std::string::npos ? text.size() : end + 1;
   }
@@ -150,10 +153,11 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
   RecordPlace& known = places_[first_[request] + static_cast<std::size_t>(repeat)];
   if (known.present()) {
     const bool equal = known.hash == place.hash && known.bytes == place.bytes;
-    require(equal || !known.ok || !place.ok, ExitCode::bad_input,
-            "{} and {} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run again",
-            files_[static_cast<std::size_t>(known.file)].path, files_[static_cast<std::size_t>(place.file)].path,
-            json_string((*requests_)[request].custom_id), repeat);
+    require(
+        equal || !known.ok || !place.ok, ExitCode::bad_input,
+        "{} and {} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run again",
+        files_[static_cast<std::size_t>(known.file)].path, files_[static_cast<std::size_t>(place.file)].path,
+        json_string((*requests_)[request].custom_id), repeat);
     if (equal || known.ok) return;  // the first of equal ones; a good one over a failed one
     --n_failed_;
     --n_present_;
@@ -173,7 +177,8 @@ void RecordTable::forget_failed() {
 
 void RecordTable::forget_misfits(const StartHeader& now) {
   for (RecordPlace& place : places_) {
-    if (!place.present() || !place.does_not_fit || files_[static_cast<std::size_t>(place.file)].header.same_room(now)) continue;
+    if (!place.present() || !place.does_not_fit || files_[static_cast<std::size_t>(place.file)].header.same_room(now))
+      continue;
     place = RecordPlace();
     --n_present_;
     --n_failed_;
@@ -210,8 +215,12 @@ std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t b
   return text;
 }
 
-std::string RecordTable::record(const RecordPlace& place) const { return read_text(place.file, place.offset, place.bytes); }
-std::string RecordTable::item(const RecordPlace& place) const { return read_text(place.file, place.item_offset, place.item_bytes); }
+std::string RecordTable::record(const RecordPlace& place) const {
+  return read_text(place.file, place.offset, place.bytes);
+}
+std::string RecordTable::item(const RecordPlace& place) const {
+  return read_text(place.file, place.item_offset, place.item_bytes);
+}
 int RecordTable::start_of(const RecordPlace& place) const { return files_[static_cast<std::size_t>(place.file)].start; }
 
 JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank)
@@ -220,7 +229,8 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
   write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}}}})", header.number,
-                    json_string(header.time), header.ranks, json_string(header.layout), json_number(header.memory_gib)));
+                    json_string(header.time), header.ranks, json_string(header.layout),
+                    json_number(header.memory_gib)));
 }
 
 void JournalWriter::write(std::string_view line) {

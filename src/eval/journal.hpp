@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/timer.hpp"
+#include "eval/request.hpp"
+#include "eval/task.hpp"
+#include "io/file.hpp"
+#include "io/hash.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -9,14 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/timer.hpp"
-#include "eval/request.hpp"
-#include "eval/task.hpp"
-#include "io/file.hpp"
-#include "io/hash.hpp"
-
-// The journal of a run: each start writes files of its own, journal/<start>-<rank>.jsonl, and never touches those before it, so a torn last
-// line cannot fuse with a new one.  Lines:
+// The journal of a run: each start writes files of its own, journal/<start>-<rank>.jsonl, and never touches those
+// before it, so a torn last line cannot fuse with a new one.  Lines:
 //   {"start":{...}}                 first line of a file: how this start ran
 //   {"record":{...},"item":{...}}   one answer; the record is reproducible, the item (time, rank, reuse) is not
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
@@ -31,8 +31,8 @@ struct Progress {
 
 // How a start runs; records that did not fit are tried again where this differs.
 struct StartHeader {
-  int number = 1;       // 1, 2, ..
-  std::string time;     // ISO 8601, UTC
+  int number = 1;    // 1, 2, ..
+  std::string time;  // ISO 8601, UTC
   int ranks = 1;
   std::string layout;
   double memory_gib = 0;  // 0: not limited
@@ -43,7 +43,7 @@ struct StartHeader {
 
 // Where a record lies, and enough to compare it with another one.
 struct RecordPlace {
-  int file = -1;  // index into RecordTable's files; < 0: no record
+  int file = -1;                                 // index into RecordTable's files; < 0: no record
   std::int64_t offset = 0, bytes = 0;            // of the record's text
   std::int64_t item_offset = 0, item_bytes = 0;  // of the item's
   io::Hash128 hash;
@@ -70,7 +70,7 @@ class RecordTable {
   [[nodiscard]] std::int64_t n_present() const { return n_present_; }
   [[nodiscard]] std::int64_t n_failed() const { return n_failed_; }
   [[nodiscard]] std::int64_t damaged_lines() const { return damaged_lines_; }
-  [[nodiscard]] int last_start() const { return last_start_; }  // 0: none
+  [[nodiscard]] int last_start() const { return last_start_; }          // 0: none
   [[nodiscard]] const Progress& progress() const { return progress_; }  // of all starts read
 
   // A file that is being written by this start.
@@ -104,8 +104,8 @@ class RecordTable {
   Progress progress_;
 };
 
-// Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process, and is made durable
-// every kSyncLines lines or kSyncSeconds seconds and at close().
+// Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process,
+// and is made durable every kSyncLines lines or kSyncSeconds seconds and at close().
 //   throws as io::fail_write; after a failed write the file must not be used any more
 class JournalWriter {
  public:

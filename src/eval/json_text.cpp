@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/json_text.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "core/error.hpp"
 #include "core/json.hpp"
+
+#include <algorithm>
+#include <cmath>
 
 namespace bathys::eval {
 namespace {
@@ -109,7 +109,9 @@ std::string neutral_numbers(std::string_view text) {
     if (c == '"') {
       end = skip_string(text, at);
     } else if (c == '-' || is_digit(c)) {
-      while (end < text.size() && (is_digit(text[end]) || std::string_view("+-.eE").find(text[end]) != std::string_view::npos)) ++end;
+      while (end < text.size() &&
+             (is_digit(text[end]) || std::string_view("+-.eE").find(text[end]) != std::string_view::npos))
+        ++end;
       if (is_json_number(text.substr(at, end - at))) {
         out += '0';
         at = end;
@@ -127,7 +129,8 @@ std::string json_string(std::string_view text) {
 }
 
 std::string json_number(double value) {
-  require(std::isfinite(value), ExitCode::internal, "a result is {}, which no result file can hold; please report this", value);
+  require(std::isfinite(value), ExitCode::internal, "a result is {}, which no result file can hold; please report this",
+          value);
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;

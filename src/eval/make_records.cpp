@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/error.hpp"
+#include "eval/json_text.hpp"
+#include "eval/task.hpp"
+#include "eval/text_cut.hpp"
+
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
-#include "eval/json_text.hpp"
-#include "eval/task.hpp"
-#include "eval/text_cut.hpp"
 
 namespace bathys::eval {
 namespace {
@@ -23,13 +23,13 @@ const char* json_flag(bool value) { return value ? "true" : "false"; }
 
 // What every result line begins with, whatever became of it.
 std::string head(const Request& request, std::int32_t repeat, bool ok) {
-  return fmt::format(R"({{"custom_id":{},"repeat":{},"kind":"{}","request_sha256":"{}","ok":{})", json_string(request.custom_id), repeat,
-                     request.kind(), request.sha256, json_flag(ok));
+  return fmt::format(R"({{"custom_id":{},"repeat":{},"kind":"{}","request_sha256":"{}","ok":{})",
+                     json_string(request.custom_id), repeat, request.kind(), request.sha256, json_flag(ok));
 }
 
 std::string tail(const Usage& usage) {
-  return fmt::format(R"(,"usage":{{"prompt_tokens":{},"completion_tokens":{},"reasoning_tokens":{}}}}})", usage.prompt_tokens,
-                     usage.completion_tokens, usage.reasoning_tokens);
+  return fmt::format(R"(,"usage":{{"prompt_tokens":{},"completion_tokens":{},"reasoning_tokens":{}}}}})",
+                     usage.prompt_tokens, usage.completion_tokens, usage.reasoning_tokens);
 }
 
 Record success(const Request& request, std::int32_t repeat, const std::string& result, const Usage& usage) {
@@ -38,20 +38,22 @@ Record success(const Request& request, std::int32_t repeat, const std::string& r
 
 Record failure(const Request& request, std::int32_t repeat, const RecordFailure& cause, const Usage& usage) {
   return {repeat, false,
-          fmt::format(R"({},"error":{{"code":{},"message":{}}}{})", head(request, repeat, false), json_string(cause.code),
-                      json_string(cause.message), tail(usage))};
+          fmt::format(R"({},"error":{{"code":{},"message":{}}}{})", head(request, repeat, false),
+                      json_string(cause.code), json_string(cause.message), tail(usage))};
 }
 
 // Sums in double, in token order.
 double sum_of(const std::vector<engine::TokenScore>& scores) {
-  return std::accumulate(scores.begin(), scores.end(), 0.0, [](double sum, const auto& score) { return sum + double{score.logprob}; });
+  return std::accumulate(scores.begin(), scores.end(), 0.0,
+                         [](double sum, const auto& score) { return sum + double{score.logprob}; });
 }
 
 void append_logprobs(std::vector<std::string>& out, const std::vector<engine::TokenScore>& scores) {
   for (const auto& score : scores) out.push_back(json_number(double{score.logprob}));
 }
 
-std::string loglikelihood_result(const Loglikelihood& body, const PreparedTask& task, const engine::JobResult& result, Usage& usage) {
+std::string loglikelihood_result(const Loglikelihood& body, const PreparedTask& task, const engine::JobResult& result,
+                                 Usage& usage) {
   std::vector<std::string> sums, greedy, counts, token_lists;
   for (const auto& scores : result.scores) {
     bool all_greedy = true;
@@ -64,13 +66,14 @@ std::string loglikelihood_result(const Loglikelihood& body, const PreparedTask& 
     append_logprobs(tokens, scores);
     token_lists.push_back(json_list(tokens));
   }
-  std::string text = fmt::format(R"({{"logprob":{},"is_greedy":{},"n_tokens":{},"truncated":{})", json_list(sums), json_list(greedy),
-                                 json_list(counts), json_integers(task.truncated));
+  std::string text = fmt::format(R"({{"logprob":{},"is_greedy":{},"n_tokens":{},"truncated":{})", json_list(sums),
+                                 json_list(greedy), json_list(counts), json_integers(task.truncated));
   if (body.token_logprobs) text += fmt::format(R"(,"token_logprobs":{})", json_list(token_lists));
   return text + "}";
 }
 
-std::string rolling_result(const Rolling& body, const PreparedTask& task, const engine::JobResult& result, Usage& usage) {
+std::string rolling_result(const Rolling& body, const PreparedTask& task, const engine::JobResult& result,
+                           Usage& usage) {
   double sum = 0;
   std::vector<std::string> tokens;
   for (const auto& scores : result.scores) {
@@ -78,8 +81,9 @@ std::string rolling_result(const Rolling& body, const PreparedTask& task, const 
     usage.completion_tokens += std::ssize(scores);
     append_logprobs(tokens, scores);
   }
-  std::string text = fmt::format(R"({{"logprob":{},"n_tokens":{},"n_windows":{},"n_words":{},"n_bytes":{})", json_number(sum),
-                                 usage.completion_tokens, result.scores.size(), task.n_words, task.n_bytes);
+  std::string text =
+      fmt::format(R"({{"logprob":{},"n_tokens":{},"n_windows":{},"n_words":{},"n_bytes":{})", json_number(sum),
+                  usage.completion_tokens, result.scores.size(), task.n_words, task.n_bytes);
   if (body.token_logprobs) text += fmt::format(R"(,"token_logprobs":{})", json_list(tokens));
   return text + "}";
 }
@@ -99,20 +103,24 @@ std::string logprobs_list(const engine::Generated& generated) {
   std::vector<std::string> out;
   for (const auto& token : generated.tokens) {
     std::vector<std::string> top;
-    for (const auto& [id, logprob] : token.top) top.push_back(fmt::format(R"({{"id":{},"logprob":{}}})", id, json_number(double{logprob})));
-    out.push_back(fmt::format(R"({{"id":{},"logprob":{},"top":{}}})", token.id, json_number(double{token.logprob}), json_list(top)));
+    for (const auto& [id, logprob] : token.top)
+      top.push_back(fmt::format(R"({{"id":{},"logprob":{}}})", id, json_number(double{logprob})));
+    out.push_back(fmt::format(R"({{"id":{},"logprob":{},"top":{}}})", token.id, json_number(double{token.logprob}),
+                              json_list(top)));
   }
   return json_list(out);
 }
 
-std::string generate_result(const Generate& body, const TaskContext& context, const engine::Generated& generated, Usage& usage) {
+std::string generate_result(const Generate& body, const TaskContext& context, const engine::Generated& generated,
+                            Usage& usage) {
   TokenIds ids;
   for (const auto& token : generated.tokens) ids.push_back(token.id);
   usage.completion_tokens = std::ssize(ids) + (generated.finish == engine::Finish::eos ? 1 : 0);
   Thought thought{context.tokenizer->decode(ids, true), std::nullopt, 0, false};
   if (body.think_end) {
     thought = split_thought(thought.text, *body.think_end);
-    usage.reasoning_tokens = thought.in_thinking ? usage.completion_tokens : tokens_covering(*context.tokenizer, ids, thought.reasoning_bytes);
+    usage.reasoning_tokens = thought.in_thinking ? usage.completion_tokens
+                                                 : tokens_covering(*context.tokenizer, ids, thought.reasoning_bytes);
   }
   CutText cut{thought.text, std::nullopt};
   if (!thought.in_thinking) {
@@ -123,9 +131,10 @@ std::string generate_result(const Generate& body, const TaskContext& context, co
   }
   if (!cut.stop && generated.finish == engine::Finish::eos) cut.stop = "eos";
   const bool stopped = cut.stop || generated.finish != engine::Finish::length;
-  std::string text = fmt::format(R"({{"text":{},"reasoning":{},"finish_reason":"{}","stop":{},"in_thinking":{})", json_string(cut.text),
-                                 thought.reasoning ? json_string(*thought.reasoning) : "null", stopped ? "stop" : "length",
-                                 cut.stop ? json_string(*cut.stop) : "null", json_flag(thought.in_thinking));
+  std::string text = fmt::format(R"({{"text":{},"reasoning":{},"finish_reason":"{}","stop":{},"in_thinking":{})",
+                                 json_string(cut.text), thought.reasoning ? json_string(*thought.reasoning) : "null",
+                                 stopped ? "stop" : "length", cut.stop ? json_string(*cut.stop) : "null",
+                                 json_flag(thought.in_thinking));
   if (body.token_ids) text += fmt::format(R"(,"token_ids":{})", json_integers(ids));
   if (body.top_logprobs > 0) text += fmt::format(R"(,"logprobs":{})", logprobs_list(generated));
   return text + "}";
@@ -159,7 +168,8 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
   std::vector<Record> records;
   const auto cause = failure_of(task, result);
   if (cause) {
-    for (const std::int32_t repeat : repeats) records.push_back(failure(request, repeat, *cause, {task.prompt_tokens, 0, 0}));
+    for (const std::int32_t repeat : repeats)
+      records.push_back(failure(request, repeat, *cause, {task.prompt_tokens, 0, 0}));
     return records;
   }
   Usage usage{task.prompt_tokens, 0, 0};
@@ -176,8 +186,9 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
       records.push_back(success(request, generated.repeat, text, usage));
     }
   }
-  require(records.size() == repeats.size(), ExitCode::internal, "request {}: the engine gave {} answers, {} were asked for; please report this",
-          request.custom_id, records.size(), repeats.size());
+  require(records.size() == repeats.size(), ExitCode::internal,
+          "request {}: the engine gave {} answers, {} were asked for; please report this", request.custom_id,
+          records.size(), repeats.size());
   return records;
 }
 

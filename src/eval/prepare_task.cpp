@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "eval/task.hpp"
+#include "eval/token_split.hpp"
+#include "io/hash.hpp"
+#include "tokenizer/prompt.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "eval/task.hpp"
-#include "eval/token_split.hpp"
-#include "io/hash.hpp"
-
 namespace bathys::eval {
 namespace {
 
-// First 64 bits of SHA-256 over the seed (8 little-endian bytes) and the custom_id: what the noise of a request is keyed by.
+// First 64 bits of SHA-256 over the seed (8 little-endian bytes) and the custom_id: what the noise of a request is
+// keyed by.
 std::uint64_t noise_key(std::uint64_t seed, const std::string& custom_id) {
   std::string bytes;
   for (int byte = 0; byte < 8; ++byte) bytes += static_cast<char>(seed >> (8 * byte));
   const std::string hex = io::sha256_hex(bytes + custom_id);
   std::uint64_t key = 0;
-  for (int byte = 7; byte >= 0; --byte) key = key << 8 | std::stoul(hex.substr(static_cast<std::size_t>(2 * byte), 2), nullptr, 16);
+  for (int byte = 7; byte >= 0; --byte)
+    key = key << 8 | std::stoul(hex.substr(static_cast<std::size_t>(2 * byte), 2), nullptr, 16);
   return key;
 }
 
@@ -26,21 +29,30 @@ void begin_with_bos(TokenIds& ids, std::int32_t bos) {
   if (ids.front() != bos) ids.insert(ids.begin(), bos);
 }
 
+TokenIds chat_ids(const Messages& messages, const TaskContext& context) {
+  try {
+    return tokenizer::encode_prompt(*context.tokenizer, tokenizer::read_conversation(messages.body));
+  } catch (const tokenizer::PromptError& error) {
+    throw RecordFailure{error.code(), error.what()};
+  }
+}
+
 TokenIds plain_ids(const Context& source, const TaskContext& context) {
-  if (const auto* messages = std::get_if<Messages>(&source)) return context.encode_messages(*messages);
+  if (const auto* messages = std::get_if<Messages>(&source)) return chat_ids(*messages, context);
   if (const auto* text = std::get_if<std::string>(&source)) return context.tokenizer->encode(*text);
   return std::get<TokenIds>(source);
 }
 
-TokenPair continuation_pair(const Request& request, const Loglikelihood& body, std::size_t index, const TaskContext& context) {
+TokenPair continuation_pair(const Request& request, const Loglikelihood& body, std::size_t index,
+                            const TaskContext& context) {
   const auto* texts = std::get_if<std::vector<std::string>>(&body.continuations);
   const auto* text_context = std::get_if<std::string>(&body.context);
   TokenPair pair;
   if (texts != nullptr && text_context != nullptr) {
     pair = split_pair(*context.tokenizer, *text_context, (*texts)[index], context.prefix_token);
   } else {  // ids on one side at least: nothing can merge over the border
-    TokenIds continuation =
-        texts != nullptr ? context.tokenizer->encode((*texts)[index]) : std::get<std::vector<TokenIds>>(body.continuations)[index];
+    TokenIds continuation = texts != nullptr ? context.tokenizer->encode((*texts)[index])
+                                             : std::get<std::vector<TokenIds>>(body.continuations)[index];
     pair = pair_of(plain_ids(body.context, context), std::move(continuation), context.prefix_token);
   }
   if (request.add_bos && !pair.prefixed) begin_with_bos(pair.context, context.bos);
@@ -53,10 +65,11 @@ void prepare(const Request& request, const Loglikelihood& body, const TaskContex
   for (std::size_t i = 0; i < n; ++i) {
     const TokenPair pair = continuation_pair(request, body, i, context);
     const auto length = static_cast<std::int64_t>(pair.continuation.size());
-    if (length == 0) throw RecordFailure{"empty_continuation", fmt::format("continuation {} has no token left to score", i)};
+    if (length == 0)
+      throw RecordFailure{"empty_continuation", fmt::format("continuation {} has no token left to score", i)};
     if (length > request.max_length) {
-      throw RecordFailure{"continuation_too_long",
-                          fmt::format("continuation {} has {} tokens, max_length is {}", i, length, request.max_length)};
+      throw RecordFailure{"continuation_too_long", fmt::format("continuation {} has {} tokens, max_length is {}", i,
+                                                               length, request.max_length)};
     }
     Truncated cut = truncate_pair(pair, request.max_length);
     if (i == 0) task.prompt_tokens = static_cast<std::int64_t>(pair.context.size());
@@ -80,12 +93,13 @@ void prepare(const Request& request, const Rolling& body, const TaskContext& con
   task.job = std::move(job);
 }
 
-void prepare(const Request& request, const Generate& body, const TaskContext& context, std::span<const std::int32_t> repeats,
-             PreparedTask& task) {
+void prepare(const Request& request, const Generate& body, const TaskContext& context,
+             std::span<const std::int32_t> repeats, PreparedTask& task) {
   const std::int64_t room = request.max_length - body.max_gen_toks;
   if (room <= 0) {
-    throw RecordFailure{"context_length_exceeded", fmt::format("max_gen_toks {} leaves no room for a context in max_length {}",
-                                                               body.max_gen_toks, request.max_length)};
+    throw RecordFailure{"context_length_exceeded",
+                        fmt::format("max_gen_toks {} leaves no room for a context in max_length {}", body.max_gen_toks,
+                                    request.max_length)};
   }
   engine::GenerateJob job;
   TokenPair pair = pair_of(plain_ids(body.context, context), {}, context.prefix_token);
@@ -99,7 +113,8 @@ void prepare(const Request& request, const Generate& body, const TaskContext& co
   job.key = noise_key(request.seed, request.custom_id);
   job.repeats.assign(repeats.begin(), repeats.end());
   job.top_logprobs = body.top_logprobs;
-  if (!body.think_end) {  // while the model thinks only EOS and the limit end it: a stop quoted in the reasoning is none
+  if (!body.think_end) {  // while the model thinks only EOS and the limit end it: a stop quoted in the reasoning is
+                          // none
     job.stops = body.until;
     job.stops.emplace_back(context.tokenizer->token_text(context.eos));
   }
@@ -114,7 +129,8 @@ PreparedTask prepare_task(const Request& request, const TaskContext& context, st
   try {
     if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) prepare(request, *scored, context, task);
     if (const auto* rolling = std::get_if<Rolling>(&request.body)) prepare(request, *rolling, context, task);
-    if (const auto* generate = std::get_if<Generate>(&request.body)) prepare(request, *generate, context, repeats, task);
+    if (const auto* generate = std::get_if<Generate>(&request.body))
+      prepare(request, *generate, context, repeats, task);
   } catch (const RecordFailure& failure) {
     task = PreparedTask();
     task.failure = failure;

@@ -23,8 +23,9 @@ struct Phase {
   const char* name;
   double Progress::*seconds;
 };
-constexpr Phase kPhases[] = {{"load", &Progress::load_s},     {"prepare", &Progress::prepare_s}, {"prefill", &Progress::prefill_s},
-                             {"decode", &Progress::decode_s}, {"write", &Progress::write_s},     {"total", &Progress::total_s}};
+constexpr Phase kPhases[] = {{"load", &Progress::load_s},       {"prepare", &Progress::prepare_s},
+                             {"prefill", &Progress::prefill_s}, {"decode", &Progress::decode_s},
+                             {"write", &Progress::write_s},     {"total", &Progress::total_s}};
 
 Json counts_json(const RunTotals& totals) {
   Json counts;
@@ -45,7 +46,9 @@ Json tasks_json(const RunReport& report) {
   for (const auto& [task, scores] : report.tasks) {
     Json& entry = tasks[task] = Json::object();
     for (const Score& score : scores) {
-      entry[score.name] = {{"n", score.n}, {"mean", optional_number(score.value)}, {"standard_error", optional_number(score.standard_error)}};
+      entry[score.name] = {{"n", score.n},
+                           {"mean", optional_number(score.value)},
+                           {"standard_error", optional_number(score.standard_error)}};
     }
   }
   return tasks;
@@ -61,7 +64,8 @@ Json speed_json(const RunReport& report) {
   speed["decode_rows_per_s"] = optional_number(rate(report.all_starts.decode_rows, report.all_starts.decode_s));
   speed["last_start_over_ranks"] = Json::object();
   for (const PhaseSpread& spread : report.last_start) {
-    speed["last_start_over_ranks"][spread.name] = {{"min_s", rounded(spread.min)}, {"median_s", rounded(spread.median)}, {"max_s", rounded(spread.max)}};
+    speed["last_start_over_ranks"][spread.name] = {
+        {"min_s", rounded(spread.min)}, {"median_s", rounded(spread.median)}, {"max_s", rounded(spread.max)}};
   }
   return speed;
 }
@@ -100,26 +104,31 @@ Json to_json(const RunReport& report) {
 }
 
 std::string to_table(const RunReport& report) {
-  std::string text = fmt::format("\n{:<28} {:<18} {:>8} {:>14} {:>16}\n", "task", "score", "n", "value", "standard error");
+  std::string text =
+      fmt::format("\n{:<28} {:<18} {:>8} {:>14} {:>16}\n", "task", "score", "n", "value", "standard error");
   for (const auto& [task, scores] : report.tasks) {
     for (const Score& score : scores) {
-      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, score.name, score.n, shown(score.value),
-                          shown(score.standard_error));
+      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, score.name, score.n,
+                          shown(score.value), shown(score.standard_error));
     }
-    if (scores.empty()) text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, "-", "-", "-", "-");
+    if (scores.empty())
+      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, "-", "-", "-", "-");
   }
   const RunTotals& totals = report.totals;
   text += fmt::format("\nanswers  {} of {} done, {} failed\n", totals.done, totals.total, totals.failed);
   for (const auto& [code, n] : totals.failed_by_code) text += fmt::format("  {:<24} {}\n", code, n);
-  text += fmt::format("tokens   prompt {}, scored {}, generated {}\n", totals.prompt_tokens, totals.scored_tokens, totals.generated_tokens);
+  text += fmt::format("tokens   prompt {}, scored {}, generated {}\n", totals.prompt_tokens, totals.scored_tokens,
+                      totals.generated_tokens);
   const auto speed = [](std::int64_t rows, double seconds) {
     const auto value = rate(rows, seconds);
     return value ? fmt::format("{:.1f} tokens/s", *value) : std::string("-");
   };
-  text += fmt::format("speed    prefill {}, decode {} ({})\n", speed(report.all_starts.prefill_rows, report.all_starts.prefill_s),
+  text += fmt::format("speed    prefill {}, decode {} ({})\n",
+                      speed(report.all_starts.prefill_rows, report.all_starts.prefill_s),
                       speed(report.all_starts.decode_rows, report.all_starts.decode_s), kCovers);
   if (!report.last_start.empty()) {
-    text += fmt::format("\n{:<10} {:>10} {:>10} {:>10}   seconds over the ranks, this start\n", "phase", "min", "median", "max");
+    text += fmt::format("\n{:<10} {:>10} {:>10} {:>10}   seconds over the ranks, this start\n", "phase", "min",
+                        "median", "max");
     for (const PhaseSpread& spread : report.last_start) {
       text += fmt::format("{:<10} {:>10.3f} {:>10.3f} {:>10.3f}\n", spread.name, spread.min, spread.median, spread.max);
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "core/json.hpp"
 #include "eval/journal.hpp"
 #include "eval/run_folder.hpp"
 #include "eval/scores.hpp"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace bathys::eval {
 
@@ -28,8 +28,8 @@ struct RunReport {
   int starts = 1;
   RunTotals totals;
   std::vector<std::pair<std::string, std::vector<Score>>> tasks;
-  Progress all_starts;                          // rank 0's, over all starts whose journals are there
-  std::vector<PhaseSpread> last_start;          // empty when nothing was computed
+  Progress all_starts;                  // rank 0's, over all starts whose journals are there
+  std::vector<PhaseSpread> last_start;  // empty when nothing was computed
 };
 
 [[nodiscard]] Json to_json(const RunReport& report);

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/json.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "core/json.hpp"
-
 // One line of a request file, read and checked.  docs/file_formats.md describes the file.
 namespace bathys::eval {
 
 using TokenIds = std::vector<std::int32_t>;
 
-// A chat: the members of the body that make up its prompt (messages, thinking, effort, tools, response_format, drop_thinking).
+// A chat: the members of the body that make up its prompt (messages, thinking, effort, tools, response_format,
+// drop_thinking).
 struct Messages {
   Json body;
 };

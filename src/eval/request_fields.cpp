@@ -30,7 +30,8 @@ bool as_integer(const Json& value, std::int64_t& out) {
 
 RequestFields::RequestFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (!object.is_object()) {
-    throw LineFault{"wrong_type", fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_, shown(object))};
+    throw LineFault{"wrong_type",
+                    fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_, shown(object))};
   }
 }
 
@@ -52,7 +53,8 @@ const Json& RequestFields::any(std::string_view key) {
 }
 
 void RequestFields::refuse(std::string_view key, std::string_view expected) const {
-  throw LineFault{"wrong_type", fmt::format("{} is {}, expected {}", full(key), shown(object_->at(std::string(key))), expected)};
+  throw LineFault{"wrong_type",
+                  fmt::format("{} is {}, expected {}", full(key), shown(object_->at(std::string(key))), expected)};
 }
 
 std::string RequestFields::text(std::string_view key) {
@@ -135,8 +137,9 @@ void RequestFields::finish() const {
   for (const auto& [key, value] : object_->items()) {
     if (known_.contains(key)) continue;
     const std::string near = nearest_name(key, {known_.begin(), known_.end()});
-    throw LineFault{"unknown_field", fmt::format("{} is unknown{}", full(key.substr(0, kShownBytes)),
-                                                 near.empty() ? std::string() : fmt::format("; did you mean {}?", near))};
+    throw LineFault{"unknown_field",
+                    fmt::format("{} is unknown{}", full(key.substr(0, kShownBytes)),
+                                near.empty() ? std::string() : fmt::format("; did you mean {}?", near))};
   }
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/json.hpp"
+#include "eval/request.hpp"
+
 #include <cstdint>
 #include <exception>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "core/json.hpp"
-#include "eval/request.hpp"
 
 namespace bathys::eval {
 
@@ -19,8 +19,9 @@ struct LineFault {
   std::string words;
 };
 
-// The members of one object of a request line.  Types are checked without conversion (1.0 and 1e3 are no integers, true is no number);
-// every key must be asked for, and finish() refuses the rest.  Faults: missing_field, unknown_field, wrong_type, with the key's path.
+// The members of one object of a request line.  Types are checked without conversion (1.0 and 1e3 are no integers, true
+// is no number); every key must be asked for, and finish() refuses the rest.  Faults: missing_field, unknown_field,
+// wrong_type, with the key's path.
 class RequestFields {
  public:
   // `path` is what the object is called in messages; empty for the line's outermost object.

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/request_reader.hpp"
 
-#include <algorithm>
-#include <limits>
-#include <unordered_map>
-#include <utility>
-
 #include "core/error.hpp"
 #include "eval/json_text.hpp"
 #include "eval/request_fields.hpp"
 #include "io/hash.hpp"
 #include "io/lines.hpp"
+#include "tokenizer/prompt.hpp"
 #include "tokenizer/unicode.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+#include <utility>
 
 namespace bathys::eval {
 namespace {
@@ -27,34 +28,25 @@ constexpr const char* kMessageOptions[] = {"thinking", "effort", "tools", "respo
 // Spellings of one limit; where several are given the first of this list counts.
 constexpr const char* kLengthNames[] = {"max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"};
 
-// Whether the model thinks before it answers: it does unless thinking is switched off or the effort is "none".
-bool thinks(RequestFields& fields) {
-  bool on = true;
-  if (fields.given("thinking")) {
-    const Json& value = fields.any("thinking");
-    if (value.is_boolean()) {
-      on = value.get<bool>();
-    } else {
-      const bool known = value.is_object() && value.size() == 1 && value.contains("type") &&
-                         (value["type"] == "enabled" || value["type"] == "disabled");
-      if (!known) fields.refuse("thinking", R"(true, false, {"type": "enabled"} or {"type": "disabled"})");
-      on = value["type"] == "enabled";
-    }
+// Whether the model thinks before it answers.  What cannot be encoded fails as a record, with the encoder's words.
+bool thinks(const Messages& messages) {
+  try {
+    return tokenizer::read_conversation(messages.body).thinking;
+  } catch (const tokenizer::PromptError&) {
+    return false;
   }
-  if (fields.given("effort") && fields.any("effort") == "none") on = false;
-  return on;
 }
 
 Context read_context(RequestFields& fields, const RequestRules& rules) {
   const int n_given = int{fields.given("context")} + int{fields.given("context_ids")} + int{fields.given("messages")};
   if (n_given != 1) {
-    throw LineFault{n_given == 0 ? "missing_field" : "unknown_field",
-                    fmt::format("{} holds {} of context, context_ids, messages, expected exactly one", "body", n_given)};
+    throw LineFault{
+        n_given == 0 ? "missing_field" : "unknown_field",
+        fmt::format("{} holds {} of context, context_ids, messages, expected exactly one", "body", n_given)};
   }
   if (fields.given("context")) return fields.text("context");
   if (fields.given("context_ids")) return fields.ids("context_ids", rules.vocab_size);
   if (!fields.any("messages").is_array()) fields.refuse("messages", "a list of messages");
-  thinks(fields);
   Messages messages;
   messages.body["messages"] = fields.any("messages");
   for (const char* option : kMessageOptions) {
@@ -70,7 +62,8 @@ Loglikelihood read_loglikelihood(RequestFields& fields, const RequestRules& rule
   const bool as_ids = fields.given("continuation_ids");
   if (as_text == as_ids) {
     throw LineFault{as_text ? "unknown_field" : "missing_field",
-                    fmt::format("body holds {} of continuations, continuation_ids, expected exactly one", as_text ? "both" : "none")};
+                    fmt::format("body holds {} of continuations, continuation_ids, expected exactly one",
+                                as_text ? "both" : "none")};
   }
   const char* const key = as_text ? "continuations" : "continuation_ids";
   std::size_t count = 0;
@@ -125,11 +118,12 @@ Generate read_generate(RequestFields& fields, const RequestRules& rules) {
   if (fields.given("think_end")) {
     body.think_end = fields.text("think_end");
     if (body.think_end->empty()) fields.refuse("think_end", "a string of at least one character");
-  } else if (std::holds_alternative<Messages>(body.context) && thinks(fields)) {
+  } else if (const auto* messages = std::get_if<Messages>(&body.context); messages != nullptr && thinks(*messages)) {
     body.think_end = "</think>";
   }
   if (fields.given("repeats")) body.repeats = static_cast<std::int32_t>(fields.integer("repeats", 1, kMaxRepeats));
-  if (fields.given("top_logprobs")) body.top_logprobs = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTopLogprobs));
+  if (fields.given("top_logprobs"))
+    body.top_logprobs = static_cast<int>(fields.integer("top_logprobs", 0, kMaxTopLogprobs));
   body.token_ids = fields.flag("token_ids", false);
   if (fields.given("gold")) body.gold = fields.text_or_texts("gold");
   return body;
@@ -145,8 +139,8 @@ void read_common(RequestFields& fields, const RequestRules& rules, Request& requ
     if (std::find(rules.model_names.begin(), rules.model_names.end(), model) == rules.model_names.end()) {
       std::string loaded;
       for (const std::string& name : rules.model_names) loaded += (loaded.empty() ? "" : " or ") + name;
-      throw LineFault{"model_mismatch",
-                      fmt::format("{} is {}, but the loaded model is {}", fields.full("model"), json_string(model), loaded)};
+      throw LineFault{"model_mismatch", fmt::format("{} is {}, but the loaded model is {}", fields.full("model"),
+                                                    json_string(model), loaded)};
     }
   }
   request.add_bos = fields.flag("add_bos", false);
@@ -165,10 +159,14 @@ void read_body(const std::string& url, const Json& json, const RequestRules& rul
   } else if (url == "bathys:generate_until") {
     request.body = read_generate(fields, rules);
   } else if (url == "/v1/completions" || url == "/v1/chat/completions") {
-    throw LineFault{"url_mismatch", fmt::format("url is {}, which this version does not answer; write it as bathys:generate_until", url)};
+    throw LineFault{
+        "url_mismatch",
+        fmt::format("url is {}, which this version does not answer; write it as bathys:generate_until", url)};
   } else {
-    throw LineFault{"url_mismatch", fmt::format("url is {}, expected bathys:loglikelihood, bathys:loglikelihood_rolling or "
-                                                "bathys:generate_until", json_string(url.substr(0, 80)))};
+    throw LineFault{"url_mismatch",
+                    fmt::format("url is {}, expected bathys:loglikelihood, bathys:loglikelihood_rolling or "
+                                "bathys:generate_until",
+                                json_string(url.substr(0, 80)))};
   }
   read_common(fields, rules, request);
   fields.finish();
@@ -182,10 +180,13 @@ Request read_line(const io::Line& line, const RequestRules& rules) {
   std::string text;
   if (meta) {
     const auto before = static_cast<std::size_t>(meta->data() - line.bytes.data());
-    text.append(line.bytes.substr(0, before)).append(neutral_numbers(*meta)).append(line.bytes.substr(before + meta->size()));
+    text.append(line.bytes.substr(0, before))
+        .append(neutral_numbers(*meta))
+        .append(line.bytes.substr(before + meta->size()));
   }
   Json json;
-  if (const auto cause = try_parse_json(meta ? std::string_view(text) : line.bytes, json)) throw LineFault{"invalid_json_line", *cause};
+  if (const auto cause = try_parse_json(meta ? std::string_view(text) : line.bytes, json))
+    throw LineFault{"invalid_json_line", *cause};
 
   Request request;
   request.line = line.number;
@@ -194,7 +195,8 @@ Request read_line(const io::Line& line, const RequestRules& rules) {
   RequestFields fields(json, "");
   static_cast<void>(fields.given("meta"));
   request.custom_id = fields.text("custom_id");
-  if (request.custom_id.empty() || request.custom_id.size() > kMaxCustomIdBytes) fields.refuse("custom_id", "1 to 512 bytes");
+  if (request.custom_id.empty() || request.custom_id.size() > kMaxCustomIdBytes)
+    fields.refuse("custom_id", "1 to 512 bytes");
   if (fields.given("method") && fields.any("method") != "POST") fields.refuse("method", "\"POST\"");
   read_body(fields.text("url"), fields.any("body"), rules, request);
   fields.finish();
@@ -215,8 +217,8 @@ RequestFile read_requests(std::string_view text, const RequestRules& rules) {
       Request request = read_line(*line, rules);
       const auto [first, added] = line_of.emplace(request.custom_id, line->number);
       if (!added) {
-        throw LineFault{"duplicate_custom_id", fmt::format("custom_id {} stands in line {} already", json_string(request.custom_id),
-                                                           first->second)};
+        throw LineFault{"duplicate_custom_id", fmt::format("custom_id {} stands in line {} already",
+                                                           json_string(request.custom_id), first->second)};
       }
       file.requests.push_back(std::move(request));
     } catch (const LineFault& fault) {
@@ -224,15 +226,16 @@ RequestFile read_requests(std::string_view text, const RequestRules& rules) {
       if (file.faults.size() == kMaxRequestFaults) return file;
     }
   }
-  if (file.requests.empty() && file.faults.empty()) file.faults.push_back({1, "empty_file", "no request stands in the file"});
+  if (file.requests.empty() && file.faults.empty())
+    file.faults.push_back({1, "empty_file", "no request stands in the file"});
   return file;
 }
 
 void require_valid(const RequestFile& file, std::string_view name) {
   if (file.faults.empty()) return;
   const std::size_t n = file.faults.size();
-  fail(ExitCode::bad_requests, "{}: {}{} invalid {}, first {}; correct the file and run again", name, n == kMaxRequestFaults ? "at least " : "",
-       n, n == 1 ? "line" : "lines", file.faults.front().text());
+  fail(ExitCode::bad_requests, "{}: {}{} invalid {}, first {}; correct the file and run again", name,
+       n == kMaxRequestFaults ? "at least " : "", n, n == 1 ? "line" : "lines", file.faults.front().text());
 }
 
 }  // namespace bathys::eval

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "eval/request.hpp"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "eval/request.hpp"
-
 namespace bathys::eval {
 
 // What a request is checked against and defaults to.
 struct RequestRules {
-  std::int64_t vocab_size = 0;            // token ids are 0 .. vocab_size-1
-  std::int64_t max_length = 0;            // the run's; a request may ask for less
-  std::uint64_t seed = 0;                 // of requests without one
-  std::vector<std::string> model_names;   // what a body's `model` may say
+  std::int64_t vocab_size = 0;           // token ids are 0 .. vocab_size-1
+  std::int64_t max_length = 0;           // the run's; a request may ask for less
+  std::uint64_t seed = 0;                // of requests without one
+  std::vector<std::string> model_names;  // what a body's `model` may say
 };
 
-// One fault of a request file.  Codes: empty_file invalid_json_line invalid_utf8 duplicate_custom_id missing_field unknown_field
-// wrong_type url_mismatch model_mismatch.
+// One fault of a request file.  Codes: empty_file invalid_json_line invalid_utf8 duplicate_custom_id missing_field
+// unknown_field wrong_type url_mismatch model_mismatch.
 struct RequestFault {
   std::int64_t line = 0;
   std::string code;
@@ -32,11 +32,12 @@ struct RequestFault {
 inline constexpr std::size_t kMaxRequestFaults = 100;
 
 struct RequestFile {
-  std::vector<Request> requests;    // in file order
+  std::vector<Request> requests;     // in file order
   std::vector<RequestFault> faults;  // empty: the file is valid
 };
 
-// Reads and checks a whole request file.  Never throws for what stands in it: faults are listed.  Blank lines are passed over.
+// Reads and checks a whole request file.  Never throws for what stands in it: faults are listed.  Blank lines are
+// passed over.
 RequestFile read_requests(std::string_view text, const RequestRules& rules);
 
 // throws Error(bad_requests) naming `name`, the number of faults and the first one, when there are any

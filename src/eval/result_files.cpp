@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/result_files.hpp"
 
+#include "core/json.hpp"
+#include "eval/json_text.hpp"
+#include "io/atomic_file.hpp"
+
 #include <filesystem>
 #include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
-
-#include "core/json.hpp"
-#include "eval/json_text.hpp"
-#include "io/atomic_file.hpp"
 
 namespace bathys::eval {
 namespace {
@@ -68,7 +68,8 @@ void read_results(const std::vector<Request>& requests, const RecordTable& recor
   });
 }
 
-void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records, RunScores& scores) {
+void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
+                   RunScores& scores) {
   announce_all(requests, scores);
   const bool whole = records.n_present() == records.n_wanted();
   BufferedFile results(folder.file(whole ? kResults : kPartial));
@@ -84,8 +85,8 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
     results.write(line);
     if (failed && !place.ok) failed->write(line);
     if (items) {
-      items->write(fmt::format("{{\"custom_id\":{},\"repeat\":{},\"start\":{},{}\n", json_string(request.custom_id), repeat,
-                               records.start_of(place), records.item(place).substr(1)));
+      items->write(fmt::format("{{\"custom_id\":{},\"repeat\":{},\"start\":{},{}\n", json_string(request.custom_id),
+                               repeat, records.start_of(place), records.item(place).substr(1)));
     }
   });
   results.commit();

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "eval/journal.hpp"
 #include "eval/run_folder.hpp"
 #include "eval/scores.hpp"
 
+#include <string>
+#include <vector>
+
 namespace bathys::eval {
 
-// Writes results.jsonl (input order, one line per request and repeat), failed.jsonl and items.jsonl from the records, each whole or not at
-// all, and adds every record to `scores`.  An unfinished run has results.partial.jsonl instead, with the records there are.
+// Writes results.jsonl (input order, one line per request and repeat), failed.jsonl and items.jsonl from the records,
+// each whole or not at all, and adds every record to `scores`.  An unfinished run has results.partial.jsonl instead,
+// with the records there are.
 //   throws as io::fail_write
-void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records, RunScores& scores);
+void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
+                   RunScores& scores);
 
 // The scores alone, no file touched.
 void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores);
@@ -22,8 +24,8 @@ void read_results(const std::vector<Request>& requests, const RecordTable& recor
 struct RunStatus {
   std::string state;
   std::int64_t total = 0, done = 0, failed = 0;
-  double seconds = 0;              // of this start
-  double answers_per_s = 0;        // of this start
+  double seconds = 0;        // of this start
+  double answers_per_s = 0;  // of this start
   std::optional<double> seconds_left;
 };
 // Replaces status.json.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/run_folder.hpp"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
+#include "core/error.hpp"
+#include "core/json.hpp"
+#include "eval/json_text.hpp"
+#include "io/atomic_file.hpp"
 
 #include <array>
 #include <cerrno>
@@ -12,10 +13,9 @@
 #include <filesystem>
 #include <span>
 
-#include "core/error.hpp"
-#include "core/json.hpp"
-#include "eval/json_text.hpp"
-#include "io/atomic_file.hpp"
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 namespace bathys::eval {
 namespace {
@@ -60,7 +60,8 @@ void RunFolder::take_lock() {
     fail(ExitCode::usage, "{} is in use by {}; wait for it or choose another --out", path_, read_line(lock_.get()));
   }
   const char* const job = std::getenv("SLURM_JOB_ID");
-  const std::string text = fmt::format("process {} on {}, job {}, since {}\n", ::getpid(), host_name(), job == nullptr ? "none" : job, utc_now());
+  const std::string text = fmt::format("process {} on {}, job {}, since {}\n", ::getpid(), host_name(),
+                                       job == nullptr ? "none" : job, utc_now());
   if (::ftruncate(lock_.get(), 0) != 0) io::fail_write(errno, name, "written");
   io::write_all_at(lock_.get(), 0, std::as_bytes(std::span(text)), name);
 }
@@ -69,7 +70,8 @@ void RunFolder::compare_or_write(const RunIdentity& identity) {
   const std::string name = file("manifest.json");
   if (!std::filesystem::exists(name)) {
     require(!std::filesystem::exists(file("journal")), ExitCode::usage,
-            "{} has a journal but no manifest.json, so nobody can say what its answers depend on; choose another --out", path_);
+            "{} has a journal but no manifest.json, so nobody can say what its answers depend on; choose another --out",
+            path_);
     first_start_ = utc_now();
     Json manifest;
     manifest["schema"] = kSchema;
@@ -80,14 +82,16 @@ void RunFolder::compare_or_write(const RunIdentity& identity) {
   }
   const Json manifest = parse_json(io::read_small_file(name), name, ExitCode::bad_input);
   JsonObject root(manifest, name, ExitCode::bad_input);
-  require(root.string("schema") == kSchema, ExitCode::usage, "{} was written by another version of the program; choose another --out", name);
+  require(root.string("schema") == kSchema, ExitCode::usage,
+          "{} was written by another version of the program; choose another --out", name);
   first_start_ = root.string("first_start");
   JsonObject known = root.object("identity");
   for (const auto& [key, value] : identity) {
     const std::string before = known.has(key) ? known.string(key) : "nothing";
     require(before == value, ExitCode::usage,
-            "{} holds a run with {} = {}, now it is {}: its answers and new ones would not belong together; choose another --out", path_, key,
-            before, value);
+            "{} holds a run with {} = {}, now it is {}: its answers and new ones would not belong together; choose "
+            "another --out",
+            path_, key, before, value);
   }
 }
 

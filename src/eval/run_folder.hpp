@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "io/file.hpp"
+
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "io/file.hpp"
 
 // The folder of one run.  The same command in the same folder goes on where the last start stopped.
 namespace bathys::eval {
@@ -16,9 +16,10 @@ using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 // Rank 0's hold on the folder: the lock and the manifest.
 class RunFolder {
  public:
-  // Creates the folder if need be, takes its lock (`run.lock`, released by the system when the holder is gone, however it went) and compares
-  // manifest.json with `identity`, or writes it on the first start.
-  //   throws Error(usage) when the folder cannot be written, another process holds it, or anything in the identity differs (naming the first)
+  // Creates the folder if need be, takes its lock (`run.lock`, released by the system when the holder is gone, however
+  // it went) and compares manifest.json with `identity`, or writes it on the first start.
+  //   throws Error(usage) when the folder cannot be written, another process holds it, or anything in the identity
+  //   differs (naming the first)
   RunFolder(std::string path, const RunIdentity& identity);
 
   [[nodiscard]] const std::string& path() const { return path_; }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/scores.hpp"
 
+#include "tokenizer/unicode.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <string_view>
 #include <utility>
-
-#include "tokenizer/unicode.hpp"
 
 namespace bathys::eval {
 namespace {
@@ -50,7 +50,8 @@ std::optional<double> RatioScore::ratio() const {
   return -logprob_ / units_;
 }
 
-// Linearized: the residuals -logprob - ratio * units of the documents have mean 0; their spread over the mean length is the ratio's error.
+// Linearized: the residuals -logprob - ratio * units of the documents have mean 0; their spread over the mean length is
+// the ratio's error.
 std::optional<double> RatioScore::ratio_error() const {
   const auto r = ratio();
   if (n_ < 2 || !r) return std::nullopt;
@@ -77,8 +78,10 @@ Score RatioScore::bits_per_unit(std::string name) const {
 
 void RunScores::announce(const Request& request) {
   Task& task = tasks_[request.task];
-  if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) task.has_choices = task.has_choices || scored->gold.has_value();
-  if (const auto* generate = std::get_if<Generate>(&request.body)) task.has_matches = task.has_matches || generate->gold.has_value();
+  if (const auto* scored = std::get_if<Loglikelihood>(&request.body))
+    task.has_choices = task.has_choices || scored->gold.has_value();
+  if (const auto* generate = std::get_if<Generate>(&request.body))
+    task.has_matches = task.has_matches || generate->gold.has_value();
   task.has_rolling = task.has_rolling || std::holds_alternative<Rolling>(request.body);
   totals_.total += request.n_repeats();
 }
@@ -93,7 +96,8 @@ void RunScores::add_loglikelihood(const Loglikelihood& body, const Json& result,
     const auto* texts = std::get_if<std::vector<std::string>>(&body.continuations);
     const std::string text =
         texts != nullptr ? (*texts)[i] : tokenizer_->decode(std::get<std::vector<TokenIds>>(body.continuations)[i]);
-    per_character.push_back(sums[i] / static_cast<double>(std::max<std::int64_t>(1, tokenizer::count_code_points(text))));
+    per_character.push_back(sums[i] /
+                            static_cast<double>(std::max<std::int64_t>(1, tokenizer::count_code_points(text))));
     per_byte.push_back(sums[i] / static_cast<double>(std::max<std::size_t>(1, text.size())));
   }
   task.acc.add(best_of(sums) == *body.gold ? 1 : 0);
@@ -107,7 +111,8 @@ void RunScores::add_generate(const Generate& body, const Json& result, Task& tas
   totals_.in_thinking += result["in_thinking"].get<bool>() ? 1 : 0;
   if (!body.gold) return;
   const std::string text = result["text"].get<std::string>();
-  const bool match = std::any_of(body.gold->begin(), body.gold->end(), [&](const auto& gold) { return stripped(text) == stripped(gold); });
+  const bool match = std::any_of(body.gold->begin(), body.gold->end(),
+                                 [&](const auto& gold) { return stripped(text) == stripped(gold); });
   task.exact_match.add(match ? 1 : 0);
 }
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/json.hpp"
+#include "eval/request.hpp"
+#include "tokenizer/tokenizer.hpp"
+
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "core/json.hpp"
-#include "eval/request.hpp"
-#include "tokenizer/tokenizer.hpp"
-
-// What the records of a run say: sums over tasks, with standard errors.  Computed from the records in the order of the request file, so equal
-// records give equal scores whatever happened between.
+// What the records of a run say: sums over tasks, with standard errors.  Computed from the records in the order of the
+// request file, so equal records give equal scores whatever happened between.
 namespace bathys::eval {
 
 // A score as reports show it: nothing where it is undefined (no items; for the error, one item).
@@ -34,8 +34,8 @@ class MeanScore {
   double mean_ = 0, squares_ = 0;  // sum of squared distances from the mean (Welford)
 };
 
-// exp(-sum of log-probabilities / sum of units) and -sum / (units ln 2) over documents of unequal length.  The standard error is that of a
-// ratio of sums, over documents.
+// exp(-sum of log-probabilities / sum of units) and -sum / (units ln 2) over documents of unequal length.  The standard
+// error is that of a ratio of sums, over documents.
 class RatioScore {
  public:
   void add(double logprob, double units);

@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "engine/job.hpp"
+#include "eval/request.hpp"
+#include "tokenizer/tokenizer.hpp"
+
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <variant>
 #include <vector>
 
-#include "engine/job.hpp"
-#include "eval/request.hpp"
-#include "tokenizer/tokenizer.hpp"
-
-// A request as work for the engine, and the engine's answer as a record.  Pure functions of their arguments: every rank makes the same jobs,
-// and a record holds nothing that could differ between two runs.
+// A request as work for the engine, and the engine's answer as a record.  Pure functions of their arguments: every rank
+// makes the same jobs, and a record holds nothing that could differ between two runs.
 namespace bathys::eval {
 
-// Why one request cannot be answered; the run goes on.  Codes: continuation_too_long empty_continuation context_length_exceeded
-// does_not_fit unsupported_parameter invalid_messages nonfinite_value.
+// Why one request cannot be answered; the run goes on.  Codes: continuation_too_long empty_continuation
+// context_length_exceeded does_not_fit unsupported_parameter invalid_messages nonfinite_value.
 struct RecordFailure {
   std::string code;
   std::string message;
@@ -30,22 +29,22 @@ struct TaskContext {
   std::int32_t bos = 0;
   std::int32_t eos = 1;
   std::int32_t prefix_token = 0;  // stands for an empty context and before the first rolling window
-  // Prompt tokens of a chat; throws RecordFailure.
-  std::function<TokenIds(const Messages&)> encode_messages;
 };
 
 struct PreparedTask {
   std::optional<RecordFailure> failure;
-  std::variant<std::monostate, engine::ScoreJob, engine::GenerateJob> job;  // none: answered without the model, or failed
-  std::int64_t prompt_tokens = 0;            // the context once
-  std::vector<std::int64_t> truncated;       // loglikelihood: tokens dropped on the left, per continuation
-  std::int64_t n_words = 0, n_bytes = 0;     // rolling
+  std::variant<std::monostate, engine::ScoreJob, engine::GenerateJob>
+      job;                                // none: answered without the model, or failed
+  std::int64_t prompt_tokens = 0;         // the context once
+  std::vector<std::int64_t> truncated;    // loglikelihood: tokens dropped on the left, per continuation
+  std::int64_t n_words = 0, n_bytes = 0;  // rolling
 };
 
 // `repeats`: the answers wanted of a generation (those not on record yet).  Jobs get tag 0.
 PreparedTask prepare_task(const Request& request, const TaskContext& context, std::span<const std::int32_t> repeats);
 
-// One answer: the result line of (custom_id, repeat) as JSON text, still without its "meta", which the request file has.
+// One answer: the result line of (custom_id, repeat) as JSON text, still without its "meta", which the request file
+// has.
 struct Record {
   std::int32_t repeat = 0;
   bool ok = true;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/text_cut.hpp"
 
-#include <utility>
-
 #include "tokenizer/unicode.hpp"
+
+#include <utility>
 
 namespace bathys::eval {
 

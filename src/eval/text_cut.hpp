@@ -15,8 +15,8 @@ struct CutText {
   std::optional<std::string> stop;  // the stop string that ended the text, if one did
 };
 
-// Cuts at the first occurrence of each stop, in list order, the stop excluded.  The order is the list's: a later stop is looked for in what
-// the earlier ones left.
+// Cuts at the first occurrence of each stop, in list order, the stop excluded.  The order is the list's: a later stop
+// is looked for in what the earlier ones left.
 CutText cut_at_stops(std::string text, const std::vector<std::string>& stops);
 
 struct Thought {

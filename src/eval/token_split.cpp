@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/token_split.hpp"
 
+#include "tokenizer/unicode.hpp"
+
 #include <algorithm>
 #include <utility>
-
-#include "tokenizer/unicode.hpp"
 
 namespace bathys::eval {
 
@@ -17,7 +17,8 @@ TokenPair pair_of(TokenIds context, TokenIds continuation, std::int32_t prefix_t
   return {std::move(context), std::move(continuation), prefixed};
 }
 
-TokenPair split_pair(const tokenizer::Tokenizer& tokenizer, std::string_view context, std::string_view continuation, std::int32_t prefix_token) {
+TokenPair split_pair(const tokenizer::Tokenizer& tokenizer, std::string_view context, std::string_view continuation,
+                     std::int32_t prefix_token) {
   const std::string_view kept = tokenizer::strip_right(context);
   const std::string moved = std::string(context.substr(kept.size())).append(continuation);
   if (kept.empty()) return pair_of({}, tokenizer.encode(moved), prefix_token);
@@ -41,7 +42,8 @@ Truncated truncate_pair(const TokenPair& pair, std::int64_t max_length) {
   return out;
 }
 
-std::vector<engine::ScoredSequence> rolling_windows(const TokenIds& ids, std::int32_t prefix_token, std::int64_t max_length) {
+std::vector<engine::ScoredSequence> rolling_windows(const TokenIds& ids, std::int32_t prefix_token,
+                                                    std::int64_t max_length) {
   std::vector<engine::ScoredSequence> windows;
   const auto n = static_cast<std::int64_t>(ids.size());
   for (std::int64_t begin = 0; begin < n; begin += max_length) {

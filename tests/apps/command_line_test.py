@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines, environments and outputs as they occur: exit codes, suggestions, foreign variables, full devices. Cases C29 C31 C37 C39."""
+
+import os
+import subprocess
+import unittest
+
+from harness import BAD_INPUT, CASES, OK, PROGRAM, ROOT, SHARDS, STOPPED, USAGE, Scratch, environment, run
+
+ONE = CASES / "c17_one_item.jsonl"
+
+
+class Usage(Scratch):
+    def test_an_unknown_flag_is_named_with_the_nearest_one(self):
+        self.assert_refused(run("eval", "--modle", SHARDS), USAGE, "--modle", "did you mean --model?")
+        self.assert_refused(run("eval", "--model", SHARDS, "--requests", ONE, "--out", self.folder, "--row_budget=3"), USAGE,
+                            "--row_budget", "did you mean --row-budget?")
+        self.assert_refused(run("evl"), USAGE, "evl", "did you mean eval?")
+
+    def test_missing_and_impossible_values_are_usage_errors(self):
+        self.assert_refused(run(), USAGE)
+        self.assert_refused(run("eval", "--model", SHARDS), USAGE, "--requests")
+        self.assert_refused(self.evaluate(ONE, "--row-budget", "0"), USAGE, "--row-budget")
+        self.assert_refused(self.evaluate(ONE, "--reductions", "fast"), USAGE, "--reductions fast")
+        self.assert_refused(self.evaluate(ONE, "--layout", "replicas=1,groups=1,tensor=3"), USAGE)
+        self.assert_refused(self.evaluate(ONE, "--prefix-token", "999999"), USAGE, "--prefix-token")
+
+    def test_the_ranks_speak_once(self):
+        done = run("eval", "--bogus", ranks=2)
+        self.assert_refused(done, USAGE, "--bogus")
+        done = self.evaluate(ONE, "--layout", "tensor=3", ranks=2)
+        self.assert_refused(done, USAGE)
+
+    def test_a_rank_count_that_cannot_share_the_model_is_refused(self):
+        self.assert_refused(self.evaluate(ONE, ranks=3), USAGE)
+
+    def test_missing_inputs_are_named(self):
+        self.assert_refused(run("inspect", "/nowhere"), BAD_INPUT, "/nowhere")
+        self.assert_refused(run("eval", "--model", "/nowhere", "--requests", ONE, "--out", self.folder / "o"), BAD_INPUT, "/nowhere")
+        self.assert_refused(self.evaluate("/nowhere.jsonl"), BAD_INPUT, "/nowhere.jsonl")
+        self.assert_refused(self.evaluate(self.folder), BAD_INPUT, str(self.folder))
+
+    def test_an_output_folder_that_cannot_be_is_refused(self):
+        blocker = self.write("file", "x")
+        done = run("eval", "--model", SHARDS, "--requests", ONE, "--out", blocker / "below")
+        self.assert_refused(done, USAGE, "below")
+
+    def test_help_and_version_need_nothing(self):
+        for arguments in (["--help"], ["eval", "--help"], ["version"]):
+            done = run(*arguments)
+            self.assertEqual((done.returncode, done.stderr), (OK, ""))
+            self.assertIn("bathys", done.stdout)
+
+
+class ForeignVariables(Scratch):
+    """Variables of somebody else's job are not a launch."""
+
+    allocations = [
+        dict(SLURM_JOB_ID="1", SLURM_NTASKS="4", SLURM_NNODES="2", SLURM_PROCID="0", SLURM_LOCALID="0"),
+        dict(SLURM_JOB_ID="1", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="1"),
+        dict(SLURM_JOB_ID="1"),
+        dict(SLURM_JOB_ID="1", SLURM_NTASKS=""),
+        dict(SLURM_JOB_ID="1", SLURM_NTASKS="4(x2)"),
+        dict(SLURM_JOB_ID="1", SLURM_NTASKS="abc"),
+        dict(OMPI_COMM_WORLD_SIZE="4", OMPI_COMM_WORLD_RANK="2"),
+        dict(PMI_RANK="1", PMI_SIZE="4"),
+    ]
+
+    def test_commands_of_one_process_run(self):
+        for variables in self.allocations + [dict(SLURM_JOB_ID="1", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="4")]:
+            with self.subTest(variables):
+                env = environment(**variables)
+                self.assertEqual(run("inspect", SHARDS, env=env, timeout=20).returncode, OK)
+                self.assertEqual(run("verify", SHARDS, env=env, timeout=20).returncode, OK)
+                text = run("tokenize", "--model", SHARDS, "--json", env=env, timeout=20, input='"And God said"\n')
+                self.assertEqual(text.returncode, OK)
+
+    def test_eval_runs_as_one_rank(self):
+        for variables in self.allocations:
+            with self.subTest(variables):
+                done = self.evaluate(ONE, env=environment(**variables), timeout=60)
+                self.assertEqual(done.returncode, OK, done.stderr)
+                self.assertIn("ranks=1 ", done.stderr)
+
+    def test_a_step_of_four_that_do_not_find_each_other_is_refused(self):
+        env = environment(SLURM_JOB_ID="1", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="0")
+        self.assert_refused(self.evaluate(ONE, env=env, timeout=10), USAGE, "--mpi=pmix", "--single-process")
+        done = self.evaluate(ONE, "--single-process", env=env, timeout=60)
+        self.assertEqual(done.returncode, OK, done.stderr)
+
+    def test_threads_follow_what_the_process_was_given(self):
+        core = min(os.sched_getaffinity(0))
+        pin = lambda: os.sched_setaffinity(0, {core})
+        done = self.evaluate(ONE, env=environment(OMP_NUM_THREADS=None), preexec_fn=pin)
+        self.assertIn(" threads=1 ", done.stderr)
+        done = self.evaluate(ONE, env=environment(OMP_NUM_THREADS=None, SLURM_CPUS_PER_TASK="1"))
+        self.assertIn(" threads=1 ", done.stderr)
+        done = self.evaluate(ONE, "--threads", "2", env=environment(OMP_NUM_THREADS=None), preexec_fn=pin)
+        self.assertIn(" threads=2 ", done.stderr)
+        self.assertIn("level=warn", done.stderr)
+
+
+class Outputs(Scratch):
+    def test_a_full_device_is_an_error(self):
+        long_text = ("And God said " * 800_000).encode()
+        for text in (b"And God", long_text):
+            path = self.write("text", text)
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = run("tokenize", "--model", SHARDS, path, stdout=full)
+            self.assert_refused(done, STOPPED, "standard output")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            self.assert_refused(run("inspect", SHARDS, "--json", stdout=full), STOPPED, "standard output")
+
+    def test_a_reader_that_went_away_ends_the_program_quietly(self):
+        done = subprocess.run(f"'{PROGRAM}' inspect '{SHARDS}' --json | head -1", shell=True, executable="/bin/bash", env=environment(),
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.stderr, "")
+
+    def test_tokenize_reads_a_pipe(self):
+        done = run("tokenize", "--model", SHARDS, "--json", input='"In the beginning"\n')
+        self.assertEqual(done.returncode, OK, done.stderr)
+        back = run("tokenize", "--model", SHARDS, "--json", "--decode", input=done.stdout)
+        self.assertEqual(back.stdout, '"In the beginning"\n')
+
+    def test_a_chat_without_thinking_has_the_known_prompt(self):
+        line = '{"messages":[{"role":"user","content":"And God said"}],"thinking":{"type":"disabled"}}\n'
+        done = run("tokenize", "--model", SHARDS, "--chat", "--decode", input=line)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(done.stdout, '"<｜begin▁of▁sentence｜><｜User｜>And God said<｜Assistant｜></think>"\n')
+
+    def test_generate_continues_a_prompt_on_any_number_of_ranks(self):
+        texts = {run("generate", "--model", SHARDS, "--prompt", "In the beginning God", "--max-tokens", "9", ranks=n).stdout for n in (1, 2)}
+        self.assertEqual(texts, {", and the Spirit of God, and\n"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that are stopped, killed, damaged and gone on with: nothing is lost, nothing is done twice, no byte changes. Cases C25 C27 C37 C39."""
+
+import collections
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from harness import (BAD_INPUT, CASES, OK, ROOT, SHARDS, SOME_FAILED, STOPPED, USAGE, Scratch, command, environment, read_lines, run)
+
+WORK = CASES / "work_200.jsonl"
+
+
+def journal_records(folder):
+    """Whole record lines in the journals of a run."""
+    keys = []
+    for path in sorted((folder / "journal").glob("*.jsonl")):
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                record = json.loads(line)["record"]
+            except (ValueError, KeyError):
+                continue
+            keys.append((record["custom_id"], record["repeat"]))
+    return keys
+
+
+class Resume(Scratch):
+    whole = None  # results.jsonl and summary.json of one undisturbed run, made once
+
+    def setUp(self):
+        super().setUp()
+        if Resume.whole is None:
+            done = self.evaluate(WORK, name="whole")
+            self.assertEqual(done.returncode, OK, done.stderr)
+            Resume.whole = (self.result_bytes("whole"), self.summary("whole"))
+
+    def start(self, *options, name="run", ranks=1):
+        out = self.folder / name
+        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, *options)
+        return subprocess.Popen(command(*arguments, ranks=ranks), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def wait_for_records(self, process, count, name="run"):
+        deadline = time.monotonic() + 120
+        while len(journal_records(self.folder / name)) < count:
+            self.assertIsNone(process.poll(), "ended before it was stopped: " + (process.stderr.read() if process.poll() is not None else ""))
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def stop(self, process, what):
+        process.send_signal(what)
+        text = process.communicate(timeout=120)[1]
+        return process.returncode, text
+
+    def assert_equals_whole(self, name="run"):
+        self.assertEqual(self.result_bytes(name), Resume.whole[0])
+
+    def test_a_finished_run_is_shown_again(self):
+        first = self.evaluate(CASES / "c20_stops.jsonl")
+        again = self.evaluate(CASES / "c20_stops.jsonl", fresh=False)
+        self.assertEqual((first.returncode, again.returncode), (OK, OK))
+        self.assertIn("11 of 11 done", again.stdout)
+        self.assertNotIn("event=load", again.stderr)
+
+    def test_stops_and_a_kill_on_changing_rank_counts_change_no_byte(self):
+        records = 0
+        for step, (ranks, what) in enumerate([(1, signal.SIGUSR1), (2, signal.SIGTERM), (4, signal.SIGKILL), (1, signal.SIGUSR1)]):
+            with self.subTest(step):
+                process = self.start("--grace-seconds", "0", ranks=ranks)
+                self.wait_for_records(process, records + 15)
+                if what == signal.SIGKILL:  # one rank, not the launcher
+                    children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+                    os.kill(int(children[-1]), signal.SIGKILL)
+                    process.communicate(timeout=120)
+                    self.assertNotEqual(process.returncode, OK)
+                else:
+                    code, text = self.stop(process, what)
+                    self.assertIn(code, (STOPPED, 128 + what) if ranks > 1 else (STOPPED,), text)
+                    if ranks == 1:
+                        self.assertTrue((self.folder / "run" / "results.partial.jsonl").exists())
+                records = len(journal_records(self.folder / "run"))
+        done = self.evaluate(WORK, fresh=False)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assert_equals_whole()
+        self.assertFalse((self.folder / "run" / "results.partial.jsonl").exists())
+        repeated = [key for key, n in collections.Counter(journal_records(self.folder / "run")).items() if n > 1]
+        self.assertEqual(repeated, [])
+        # C27: totals cover every start.
+        summary = self.summary()
+        self.assertEqual(summary["counts"], Resume.whole[1]["counts"])
+        self.assertEqual(summary["tokens"], Resume.whole[1]["tokens"])
+        self.assertEqual(summary["restarts"], 4)
+        self.assertIn("all starts", summary["speed"]["covers"])
+        keys = [(item["custom_id"], item["repeat"]) for item in read_lines(self.folder / "run" / "items.jsonl")]
+        self.assertEqual(keys, list(self.results()))
+
+    def test_zeros_and_torn_lines_are_counted_and_done_again(self):
+        process = self.start("--grace-seconds", "0")
+        self.wait_for_records(process, 60)
+        process.kill()
+        process.communicate(timeout=60)
+        journal = next((self.folder / "run" / "journal").glob("*.jsonl"))
+        subprocess.run([sys.executable, ROOT / "tests" / "cases" / "gen.py", "nul", journal], check=True)
+        (journal.parent / "000002-000000.jsonl").write_bytes(b"")
+        (journal.parent / "000003-000000.jsonl").write_bytes(bytes(4096))
+        survivors = set(journal_records(self.folder / "run"))
+        done = self.evaluate(WORK, fresh=False, ranks=2)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertRegex(done.stderr, r"damaged_lines=[34]\b")
+        self.assert_equals_whole()
+        again = collections.Counter(journal_records(self.folder / "run"))
+        self.assertTrue(all(again[key] == 1 for key in survivors))
+
+    def test_a_time_limit_stops_and_the_same_command_goes_on(self):
+        done = self.evaluate(WORK, "--max-seconds", "0.5", "--grace-seconds", "0")
+        self.assertEqual(done.returncode, STOPPED, done.stderr)
+        self.assertEqual(json.loads((self.folder / "run" / "status.json").read_text())["state"], "cancelled")
+        self.assertEqual(self.evaluate(WORK, fresh=False).returncode, OK)
+        self.assert_equals_whole()
+
+    def test_a_file_size_limit_stops_and_the_rerun_is_equal(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+        done = self.evaluate(WORK, preexec_fn=limit)
+        self.assertEqual(done.returncode, STOPPED, done.stderr)
+        self.assertEqual(done.stderr.count("bathys: error: "), 1)
+        self.assertEqual(self.evaluate(WORK, fresh=False).returncode, OK)
+        self.assert_equals_whole()
+
+    def test_a_change_that_would_mix_answers_is_refused_by_name(self):
+        requests = CASES / "c20_stops.jsonl"
+        self.assertEqual(self.evaluate(requests).returncode, OK)
+        before = self.result_bytes()
+        for options, word in [(("--seed", "7"), "seed"), (("--max-length", "100"), "max_length"), (("--prefix-token", "1"), "prefix_token")]:
+            self.assert_refused(self.evaluate(requests, *options, fresh=False), USAGE, word)
+        self.assert_refused(self.evaluate(CASES / "c17_one_item.jsonl", fresh=False), USAGE, "requests_sha256")
+        self.assertEqual(self.result_bytes(), before)
+
+    def test_answers_that_contradict_each_other_are_refused(self):
+        requests = CASES / "c20_stops.jsonl"
+        self.assertEqual(self.evaluate(requests).returncode, OK)
+        journal = next((self.folder / "run" / "journal").glob("*.jsonl"))
+        changed = journal.read_text().replace('"stop":"the"', '"stop":"teh"')
+        (journal.parent / "000002-000000.jsonl").write_text(changed)
+        self.assert_refused(self.evaluate(requests, fresh=False), BAD_INPUT, "order", "000002-000000.jsonl")
+
+    def test_a_folder_in_use_is_refused(self):
+        process = self.start()
+        self.wait_for_records(process, 1)
+        try:
+            self.assert_refused(self.evaluate(WORK, fresh=False), USAGE, "in use by process")
+        finally:
+            process.kill()
+            process.communicate()
+
+    def test_failed_answers_are_final_until_asked_for_again(self):
+        text = CASES.joinpath("c17_one_item.jsonl").read_text()
+        bad = {"custom_id": "bad", "url": "bathys:generate_until", "body": {"context": "a", "max_gen_toks": 10, "max_length": 10}}
+        requests = self.write("requests", text + json.dumps(bad) + "\n")
+        self.assertEqual(self.evaluate(requests).returncode, SOME_FAILED)
+        self.assertEqual(self.evaluate(requests, fresh=False).returncode, SOME_FAILED)
+        self.assertEqual(len(journal_records(self.folder / "run")), 2)
+        self.assertEqual(self.evaluate(requests, "--retry-failed", fresh=False).returncode, SOME_FAILED)
+        self.assertEqual(journal_records(self.folder / "run").count(("bad", 0)), 2)
+        self.assertEqual(self.results()["bad", 0]["error"]["code"], "context_length_exceeded")
+
+    def test_input_that_can_be_read_once_gives_the_same_results(self):
+        data = WORK.read_bytes()
+        fifo = self.folder / "fifo"
+        os.mkfifo(fifo)
+        writer = subprocess.Popen(["sh", "-c", 'cat "$0" > "$1"', str(WORK), str(fifo)])
+        done = self.evaluate(fifo, name="fifo")
+        writer.wait(timeout=30)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assert_equals_whole("fifo")
+        # Through mpirun, and with more than any pipe holds.
+        long_line = CASES.joinpath("c13_long_line_1_request.jsonl").read_bytes()
+        out = self.folder / "stdin"
+        piped = subprocess.run(command("eval", "--model", SHARDS, "--requests", "/dev/stdin", "--out", out, ranks=2), input=long_line + data,
+                               env=environment(), capture_output=True, timeout=240, check=False)
+        self.assertEqual(piped.returncode, OK, piped.stderr)
+        self.assertEqual((out / "results.jsonl").read_bytes().split(b"\n", 1)[1], Resume.whole[0])
+
+    def test_closed_output_does_not_reach_any_file(self):
+        requests = CASES / "c20_stops.jsonl"
+        self.evaluate(requests, name="plain")
+        out = self.folder / "closed"
+        script = 'exec "$0" eval --model "$1" --requests "$2" --out "$3" >&- 2>&-'
+        done = subprocess.run(["sh", "-c", script, command()[0], SHARDS, str(requests), str(out)], env=environment(), timeout=240, check=False)
+        self.assertEqual(done.returncode, OK)
+        self.assertEqual(self.result_bytes("closed"), self.result_bytes("plain"))
+        for journal in (out / "journal").glob("*.jsonl"):
+            for line in journal.read_text().splitlines():
+                json.loads(line)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "eval/journal.hpp"
+
+#include "eval/support.hpp"
+#include "io/temp_folder.hpp"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace bathys::eval {
+namespace {
+
+using bathys::test::expect_error;
+using bathys::test::slurp;
+using bathys::test::spit;
+using bathys::test::TempFolder;
+
+class JournalTest : public ::testing::Test {
+ protected:
+  JournalTest()
+      : requests(test::read(test::line("generate_until", R"({"context":"a","repeats":2})", "a") +
+                            test::line("loglikelihood_rolling", R"({"text":"b"})", "b"))
+                     .requests) {}
+
+  Record record(std::size_t request, std::int32_t repeat, const std::string& text, bool ok = true,
+                const std::string& code = "does_not_fit") const {
+    const std::string outcome = ok ? R"("result":{"text":")" + text + R"("})"
+                                   : R"("error":{"code":")" + code + R"(","message":")" + text + R"("})";
+    return {repeat, ok,
+            fmt::format(R"({{"custom_id":"{}","repeat":{},"kind":"x","request_sha256":"{}","ok":{},{}}})",
+                        requests[request].custom_id, repeat, requests[request].sha256, ok, outcome)};
+  }
+  StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
+  void write(int number, const std::vector<Record>& records) {
+    JournalWriter writer(folder.path(), start(number), 0);
+    for (const Record& one : records) writer.append(one, R"({"rank":0})", 0);
+  }
+  RecordTable read() {
+    RecordTable table(requests);
+    table.read(folder.path());
+    return table;
+  }
+  std::string name(int number) const { return folder.path(fmt::format("journal/{:06d}-000000.jsonl", number)); }
+
+  TempFolder folder;
+  std::vector<Request> requests;
+};
+
+TEST_F(JournalTest, GivesBackWhatWasWritten) {
+  const Record first = record(0, 1, "x"), second = record(1, 0, "y \\u00e9 ü");
+  write(1, {first, second});
+  const RecordTable table = read();
+  EXPECT_EQ(table.n_wanted(), 3);
+  EXPECT_EQ(table.n_present(), 2);
+  EXPECT_EQ(table.record(table.at(0, 1)), first.text);
+  EXPECT_EQ(table.record(table.at(1, 0)), second.text);
+  EXPECT_EQ(table.item(table.at(1, 0)), R"({"rank":0})");
+  EXPECT_EQ(table.missing(0), std::vector<std::int32_t>{0});
+  EXPECT_EQ(table.last_start(), 1);
+}
+
+TEST_F(JournalTest, KnowsWhereItsOwnRecordsLie) {
+  RecordTable table(requests);
+  JournalWriter writer(folder.path(), start(1), 0);
+  const int file = table.add_file(writer.path());
+  const Record first = record(0, 0, "x"), second = record(0, 1, "y");
+  table.put(0, 0, writer.append(first, "{}", file));
+  EXPECT_EQ(table.record(table.at(0, 0)), first.text);
+  table.put(0, 1, writer.append(second, "{}", file));
+  EXPECT_EQ(table.record(table.at(0, 1)), second.text);
+}
+
+TEST_F(JournalTest, CountsDamageAndKeepsTheRest) {
+  write(1, {record(0, 0, "x"), record(0, 1, "y"), record(1, 0, "z")});
+  const std::string whole = slurp(name(1));
+  const std::size_t middle = whole.find(R"({"record":)", whole.find(R"("repeat":0)"));
+  // A block of zeros in front of a line, and a torn last line followed by zeros.
+  spit(name(1), whole.substr(0, middle) + std::string(300, '\0') + whole.substr(middle, whole.size() - middle - 9) +
+                    std::string(4096, '\0'));
+  spit(name(2), "");
+  spit(name(3), std::string(4096, '\0'));
+  const RecordTable table = read();
+  EXPECT_EQ(table.damaged_lines(), 3);
+  EXPECT_TRUE(table.at(0, 0).present());
+  EXPECT_FALSE(table.at(0, 1).present());
+  EXPECT_FALSE(table.at(1, 0).present());
+  EXPECT_EQ(table.last_start(), 3);
+}
+
+TEST_F(JournalTest, SurvivesEveryCutOfAFile) {
+  write(1, {record(0, 0, "x"), record(0, 1, "y")});
+  const std::string whole = slurp(name(1));
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    spit(name(1), whole.substr(0, n));
+    EXPECT_LE(read().n_present(), n + 1 == whole.size() ? 1 : 2);
+  }
+}
+
+TEST_F(JournalTest, NeverTouchesAnEarlierFile) {
+  write(1, {});
+  expect_error(ExitCode::usage, {"000001-000000.jsonl"}, [&] { write(1, {}); });
+}
+
+TEST_F(JournalTest, CollapsesEqualRecordsAndRefusesUnequalOnes) {
+  write(1, {record(0, 0, "x")});
+  write(2, {record(0, 0, "x"), record(0, 1, "y")});
+  EXPECT_EQ(read().n_present(), 2);
+  write(3, {record(0, 1, "other")});
+  expect_error(ExitCode::bad_input, {"000002-000000.jsonl", "000003-000000.jsonl", "\"a\"", "repeat 1"},
+               [&] { read(); });
+}
+
+TEST_F(JournalTest, PrefersAGoodRecordToAFailedOneAndALaterFailureToAnEarlier) {
+  write(1, {record(0, 0, "bad", false), record(0, 1, "good")});
+  write(2, {record(0, 0, "good"), record(0, 1, "bad", false), record(1, 0, "first", false)});
+  write(3, {record(1, 0, "second", false)});
+  const RecordTable table = read();
+  EXPECT_TRUE(table.at(0, 0).ok);
+  EXPECT_TRUE(table.at(0, 1).ok);
+  EXPECT_EQ(table.start_of(table.at(1, 0)), 3);
+  EXPECT_EQ(table.n_failed(), 1);
+  EXPECT_EQ(table.n_present(), 3);
+}
+
+TEST_F(JournalTest, ForgetsFailuresWhenAsked) {
+  write(1, {record(0, 0, "bad", false, "nonfinite_value"), record(0, 1, "misfit", false), record(1, 0, "good")});
+  RecordTable table = read();
+  table.forget_misfits(start(2));
+  EXPECT_EQ(table.n_present(), 3);  // the same room: it would not fit again
+  table.forget_misfits(start(2, 4));
+  EXPECT_EQ(table.n_present(), 2);
+  EXPECT_EQ(table.missing(0), std::vector<std::int32_t>{1});
+  table.forget_failed();
+  EXPECT_EQ(table.n_present(), 1);
+  EXPECT_EQ(table.n_failed(), 0);
+}
+
+TEST_F(JournalTest, IgnoresRecordsOfOtherRequests) {
+  Record other = record(0, 0, "x");
+  other.text.replace(other.text.find(requests[0].sha256), 64, std::string(64, '0'));
+  write(1, {other});
+  EXPECT_EQ(read().n_present(), 0);
+}
+
+TEST_F(JournalTest, AddsUpTheSecondsOfEveryStart) {
+  for (const int number : {1, 2}) {
+    JournalWriter writer(folder.path(), start(number), 0);
+    Progress progress;
+    progress.prefill_s = 1;
+    progress.decode_rows = 10;
+    writer.append_progress(progress);
+    progress.prefill_s = 2;
+    writer.append_progress(progress);  // the last line of a start counts
+  }
+  const RecordTable table = read();
+  EXPECT_DOUBLE_EQ(table.progress().prefill_s, 4);
+  EXPECT_EQ(table.progress().decode_rows, 20);
+}
+
+}  // namespace
+}  // namespace bathys::eval
