@@ -14,8 +14,17 @@ namespace {
 
 constexpr std::size_t kMaxAttributeBytes = 64000;  // of the 64 KiB an object header message may have
 
-// Errors are reported by exceptions; HDF5 must not print its stack besides.
-void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+// Before the first call of the library.  Errors are reported by exceptions: HDF5 must not print its stack besides.  And
+// it must not close files at exit: all are closed by then, but for one whose closing failed on a full disk, and trying
+// again crashes 1.10.
+void prepare_library() {
+  static const bool done = [] {
+    H5dont_atexit();
+    return true;
+  }();
+  static_cast<void>(done);
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
 
 herr_t keep_innermost(unsigned n, const H5E_error2_t* error, void* text) {
   if (n == 0 && error->desc != nullptr) *static_cast<std::string*>(text) = error->desc;
@@ -108,7 +117,7 @@ T File::check(T value, std::string_view action, std::string_view object) const {
 }
 
 File File::create(const std::string& path, Alignment alignment) {
-  silence();
+  prepare_library();
   File file(path, Mode::modify);
   const Handle<H5Pclose> creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
@@ -119,7 +128,7 @@ File File::create(const std::string& path, Alignment alignment) {
 }
 
 File File::open(const std::string& path, Mode mode, Alignment alignment) {
-  silence();
+  prepare_library();
   if (mode == Mode::read) {  // better words than HDF5's for what is no HDF5 file at all
     const ReadFile plain(path);
     std::array<char, 64> head{};
