@@ -135,7 +135,10 @@ if ! { cmake -S "$work/source" -B "$work/build" -G Ninja "${configure[@]}" && ni
   die "the build of Kokkos failed; the whole log is $log"
 fi
 # The wrapper that compiled Kokkos compiles what uses it.
-[[ $mode == host ]] || cp "$work/source/bin/nvcc_wrapper" "$work/stage$prefix/bin/nvcc_wrapper"
+if [[ $mode == cuda ]]; then
+  cp "$work/source/bin/nvcc_wrapper" "$work/stage$prefix/bin/nvcc_wrapper"
+  sed -i "s|$work/source/bin/nvcc_wrapper|$prefix/bin/nvcc_wrapper|g" "$work/stage$prefix"/lib/cmake/Kokkos/*.cmake
+fi
 echo "$recipe" > "$work/stage$prefix/.bathys-recipe"
 rm -rf "$prefix"
 mv "$work/stage$prefix" "$prefix"
