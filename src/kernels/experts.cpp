@@ -175,15 +175,25 @@ namespace {
 
 using numerics::kExpertBits;
 
+// Whether every grain is small enough for the fast path of add_fixed (and fits); compares bits, so that NaN and infinity are large and
+// the loop vectorizes.
+template <class T>
+BATHYS_FUNCTION bool all_small(const T* y, int begin, int end, int n_grains) {
+  std::uint32_t largest = 0;
+  for (int c = begin; c < end; ++c) {
+    const std::uint32_t magnitude = numerics::bits_of_float(static_cast<float>(y[c])) & 0x7fffffffU;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest < numerics::bits_of_float(0x1p14F) && n_grains <= 4096;
+}
+
 // Columns [begin, end) of sums += grains that fit.  Below 2^14 a grain in units of 2^-36 is under 2^50, where adding 1.5 * 2^52 in double
 // rounds to an integer as rint does and leaves it in the low bits: the same number by an operation that vectorizes.
 template <class T>
 BATHYS_FUNCTION void add_fixed(const T* y, int begin, int end, int n_grains, std::int64_t* sums) {
   constexpr double kUnit = 0x1p36;
   constexpr double kShift = 0x1.8p52;
-  bool small = true;
-  for (int c = begin; c < end; ++c) small &= numerics::abs_float(static_cast<float>(y[c])) < 0x1p14F;  // false for NaN
-  if (small && n_grains <= 4096) {
+  if (all_small(y, begin, end, n_grains)) {
     for (int c = begin; c < end; ++c) {
       const double shifted = static_cast<double>(static_cast<float>(y[c])) * kUnit + kShift;
       sums[c] += static_cast<std::int64_t>(numerics::bits_of_double(shifted) - numerics::bits_of_double(kShift));
@@ -199,10 +209,7 @@ BATHYS_FUNCTION void add_fixed(const T* y, int begin, int end, int n_grains, std
 // Grains of one row that do not fit.
 template <class T>
 BATHYS_FUNCTION std::int64_t count_unfit(const T* y, int width, int n_grains) {
-  // A first look that vectorizes: nearly always every grain is small.
-  bool small = n_grains <= 4096;
-  for (int c = 0; c < width; ++c) small &= numerics::abs_float(static_cast<float>(y[c])) < 0x1p14F;
-  if (small) return 0;
+  if (all_small(y, 0, width, n_grains)) return 0;
   std::int64_t unfit = 0;
   for (int c = 0; c < width; ++c) unfit += numerics::grain_fits<kExpertBits>(static_cast<float>(y[c]), n_grains) ? 0 : 1;
   return unfit;

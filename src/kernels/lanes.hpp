@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 
 #include "numerics/bf16.hpp"
 #include "numerics/reduce.hpp"
@@ -110,17 +109,33 @@ BATHYS_FUNCTION Lanes load_lanes(const T* p, std::int64_t count) {
   return load_lanes(padded);
 }
 
-// Rounds the first `count` lanes to bf16.
-BATHYS_FUNCTION void store_lanes(bf16* p, const Lanes& v, std::int64_t count = kLanes) {
-  float lane[kLanes];
-  store_lanes(lane, v);
-  std::uint16_t bits[kLanes];
-  for (int i = 0; i < kLanes; ++i) bits[i] = numerics::bf16_bits(lane[i]);
+// Rounds the lanes to bf16, as numerics::bf16_bits does.
+BATHYS_FUNCTION void store_lanes(bf16* p, const Lanes& v) {
+#if defined(BATHYS_LANES_AVX2)
+  const auto round = [](__m256 x) {
+    const __m256i u = _mm256_castps_si256(x);
+    const __m256i upper = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+    return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+  };
+  const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(round(v.lo), round(v.hi)), 0xd8);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), packed);
+#else
+  for (int i = 0; i < kLanes; ++i) p[i] = bf16(v.lane[i]);
+#endif
+}
+
+// The first `count` of them.
+BATHYS_FUNCTION void store_lanes(bf16* p, const Lanes& v, std::int64_t count) {
   if (count >= kLanes) {
-    memcpy(p, bits, sizeof bits);
-  } else {
-    for (int i = 0; i < count; ++i) p[i].bits = bits[i];
+    store_lanes(p, v);
+    return;
   }
+  bf16 all[kLanes];
+  store_lanes(all, v);
+  for (int i = 0; i < count; ++i) p[i] = all[i];
 }
 
 // A tile of dot products a_i . b_j, each exactly numerics::dot16.   a [kA rows, stride_a]   b [kB rows, stride_b]   out[i][j]

@@ -2,7 +2,6 @@
 #include "kernels/sampling.hpp"
 
 #include "kernels/launch.hpp"
-#include "kernels/lanes.hpp"
 #include "numerics/fixed_point.hpp"
 #include "numerics/maths.hpp"
 #include "numerics/philox.hpp"
@@ -14,6 +13,14 @@ namespace {
 BATHYS_FUNCTION float minus_infinity() { return numerics::float_of_bits(0xff800000U); }
 BATHYS_FUNCTION float not_a_number() { return numerics::float_of_bits(0x7fc00000U); }
 
+// Order-preserving integer of a logit, NaN above all and -0 equal to +0: integer maxima vectorize, and their order does not matter.
+BATHYS_FUNCTION std::uint32_t rank_of(float logit) {
+  const std::uint32_t u = numerics::bits_of_float(logit + 0.0F);
+  const std::uint32_t flip = (0U - (u >> 31)) | 0x80000000U;
+  const std::uint32_t nan = 0U - static_cast<std::uint32_t>((u & 0x7fffffffU) > 0x7f800000U);
+  return (u ^ flip) | nan;
+}
+
 struct Best {
   float value = 0;
   std::int64_t column = -1;
@@ -21,32 +28,23 @@ struct Best {
 
 // The largest of `columns` logits and the first place where it stands; NaN and -1 where one is NaN.
 BATHYS_FUNCTION Best row_best(const float* logits, std::int64_t columns) {
-  float largest[kLanes];
-  int nan[kLanes];
-  for (int l = 0; l < kLanes; ++l) {
-    largest[l] = minus_infinity();
-    nan[l] = 0;
-  }
-  const std::int64_t whole = columns / kLanes * kLanes;
-  for (std::int64_t c = 0; c < whole; c += kLanes) {
-    for (int l = 0; l < kLanes; ++l) {
-      const float v = logits[c + l];
-      largest[l] = v > largest[l] ? v : largest[l];
-      nan[l] |= v != v;
+  constexpr std::int64_t kBlock = 256;
+  Best best{minus_infinity(), -1};
+  std::uint32_t rank = 0;
+  // Block by block: only a block that raises the maximum is searched for its place.
+  for (std::int64_t first = 0; first < columns; first += kBlock) {
+    const std::int64_t end = first + kBlock < columns ? first + kBlock : columns;
+    std::uint32_t block_rank = 0;
+    for (std::int64_t c = first; c < end; ++c) {
+      const std::uint32_t r = rank_of(logits[c]);
+      block_rank = r > block_rank ? r : block_rank;
     }
-  }
-  for (std::int64_t c = whole; c < columns; ++c) {
-    const float v = logits[c];
-    largest[0] = v > largest[0] ? v : largest[0];
-    nan[0] |= v != v;
-  }
-  Best best{largest[0], -1};
-  for (int l = 0; l < kLanes; ++l) {
-    if (nan[l] != 0) return {not_a_number(), -1};
-    best.value = largest[l] > best.value ? largest[l] : best.value;
-  }
-  for (std::int64_t c = 0; c < columns && best.column < 0; ++c) {
-    if (logits[c] == best.value) best.column = c;
+    if (block_rank == 0xffffffffU) return {not_a_number(), -1};
+    if (block_rank <= rank) continue;
+    rank = block_rank;
+    best.column = first;
+    while (rank_of(logits[best.column]) != rank) ++best.column;
+    best.value = logits[best.column];
   }
   return best;
 }
