@@ -16,6 +16,17 @@
 namespace bathys::weights {
 namespace {
 
+// What would stop every rank later, in the middle of an exchange.
+void require_loadable(const ShardModel& model, const std::vector<catalog::RankPlace>& places) {
+  for (const catalog::DatasetSpec& dataset : model.table) {
+    for (const catalog::RankPlace& place : places) static_cast<void>(catalog::local_slice(dataset, place));
+    const std::int64_t row_bytes = row_shape(dataset).row_bytes;
+    require(row_bytes <= static_cast<std::int64_t>(io::kPieceBytes), ExitCode::usage,
+            "{}: a row of {} bytes is longer than a piece of {}: such a model cannot be loaded", dataset.name,
+            row_bytes, io::kPieceBytes);
+  }
+}
+
 // The rows of a part that a slice has.
 struct Section {
   std::int64_t first = 0;
@@ -377,6 +388,7 @@ LoadReport load(parallel::Collectives& world, const ShardModel& model, const std
                 WeightSink& sink, const LoadOptions& options) {
   require(places.size() == static_cast<std::size_t>(world.size()), ExitCode::internal, "{} places given for {} ranks",
           places.size(), world.size());
+  parallel::agree(world, [&] { require_loadable(model, places); });
   const Timer timer;
   LoadReport report = options.direct ? DirectLoader(world, model, places, sink, options).run()
                                      : SendingLoader(world, model, places, sink, options).run();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/round_reader.hpp"
 
-#include "core/error.hpp"
 #include "core/timer.hpp"
 
 #include <algorithm>
@@ -21,8 +20,6 @@ RoundReader::RoundReader(const ShardModel& model, std::vector<const Round*> roun
     : model_(model), rounds_(std::move(rounds)), checksums_(checksums) {
   std::int64_t longest = 0;
   for (const catalog::DatasetSpec& dataset : model_.table) longest = std::max(longest, row_shape(dataset).row_bytes);
-  require(longest <= static_cast<std::int64_t>(io::kPieceBytes), ExitCode::usage,
-          "a row of {} bytes is longer than a piece of {}: such a model cannot be loaded", longest, io::kPieceBytes);
   head_room_ = (static_cast<std::size_t>(longest) + io::kPageBytes - 1) / io::kPageBytes * io::kPageBytes;
   if (rounds_.empty()) return;
   slabs_.push_back(std::make_unique<Slab>(head_room_));

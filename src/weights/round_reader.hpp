@@ -18,7 +18,8 @@ namespace bathys::weights {
 // Reads rounds one after another, the next one in a thread of its own while the caller works with the current one.
 class RoundReader {
  public:
-  // `model` and `rounds` (those that this rank reads, in order) must outlive the reader.
+  // `model` and `rounds` (those that this rank reads, in order) must outlive the reader.  No row is longer than a
+  // piece.
   RoundReader(const ShardModel& model, std::vector<const Round*> rounds, bool checksums);
   ~RoundReader();
 

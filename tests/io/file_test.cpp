@@ -210,8 +210,7 @@ TEST(StandardDescriptors, AreNeverGivenToAnotherFile) {
 std::vector<std::string> lines_of(std::string_view text) {
   LineReader reader(text);
   std::vector<std::string> lines;
-  while (const auto line = reader.next())
-    lines.push_back(fmt::format("{}:{}", line->number, line->bytes));
+  while (const auto line = reader.next()) lines.push_back(fmt::format("{}:{}", line->number, line->bytes));
   return lines;
 }
 

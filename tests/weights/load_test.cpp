@@ -232,6 +232,15 @@ TEST_F(Load, FailsOnAllRanksWithTheReadersWords) {
   expect_agreed(ExitCode::bad_input, {"index.h5", "bathys convert"}, [&] { open_shards(*world_, path("n")); });
 }
 
+TEST_F(Load, RefusesPlacesThatCannotShareTheModel) {
+  on_first_rank([&] { convert::convert(kNano, path("n")); });
+  const ShardModel model = open_shards(*world_, path("n"));
+  const std::vector<catalog::RankPlace> thirds(static_cast<std::size_t>(world_->size()),
+                                               catalog::RankPlace::one_group(3, 0));
+  IgnoringSink sink;
+  expect_agreed(ExitCode::usage, {"3 tensor ranks"}, [&] { load(*world_, model, thirds, sink); });
+}
+
 // Fails on the last rank alone, in the middle of the model.
 class FailingSink : public IgnoringSink {
  public:
