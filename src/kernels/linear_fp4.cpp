@@ -14,6 +14,7 @@ namespace {
 constexpr int kBytesRows = 3;     // up to here 8-bit products, straight from the packed codes
 constexpr int kChunkBlocks = 16;  // blocks unpacked at a time: 16 KiB of int16, which stay in L1
 constexpr int kBlockPairs = kBlock / 2;
+constexpr int kTileRows = kVectors == 1 ? 8 : 4;  // more would spill: a product needs a register beside sums, weights and broadcast
 constexpr int kGroups = 4;        // groups of eight inputs in a block
 constexpr int kGroupBytes = 4 * kPanel;
 
@@ -221,9 +222,9 @@ void run_pair_tile(int n_rows, const Chunk& chunk, int blocks, const TileRows& r
     case 2: return pair_tile<2>(chunk, blocks, rows, c);
     case 3: return pair_tile<3>(chunk, blocks, rows, c);
     case 4: return pair_tile<4>(chunk, blocks, rows, c);
+#if HWY_TARGET <= HWY_AVX3
     case 5: return pair_tile<5>(chunk, blocks, rows, c);
     case 6: return pair_tile<6>(chunk, blocks, rows, c);
-#if HWY_TARGET <= HWY_AVX3
     case 7: return pair_tile<7>(chunk, blocks, rows, c);
     case 8: return pair_tile<8>(chunk, blocks, rows, c);
 #endif
@@ -231,41 +232,58 @@ void run_pair_tile(int n_rows, const Chunk& chunk, int blocks, const TileRows& r
   }
 }
 
-void pair_panel(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, Chunk& chunk, float* c) {
-  const Tiles tiles(unit.n_rows);
-  std::fill_n(c, unit.n_rows * kPanel, 0.0F);
-  for (std::int64_t block0 = 0; block0 < job.layout.blocks; block0 += kChunkBlocks) {
-    const int blocks = static_cast<int>(std::min<std::int64_t>(kChunkBlocks, job.layout.blocks - block0));
-    unpack(job, panel, block0, blocks, chunk);
-    for (int t = 0; t < tiles.count; ++t) {
-      TileRows rows;
-      for (int m = 0; m < tiles.rows(t); ++m) {
-        const std::int64_t row = job.input_row(unit.row0 + tiles.first(t) + m);
-        rows.hi[m] = job.hi + row * job.hi_stride + block0 * kBlock;
-        rows.lo[m] = job.lo + row * job.hi_stride + block0 * kBlock;
-        rows.scales[m] = job.scales + row * job.block_stride + block0;
-        rows.rests[m] = job.rests + row * job.block_stride + block0;
-      }
-      run_pair_tile(tiles.rows(t), chunk, blocks, rows, c + tiles.first(t) * kPanel);
+// c += one chunk of one panel, for all rows of the unit.
+void pair_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, std::int64_t block0, Chunk& chunk, float* c) {
+  const Tiles tiles(unit.n_rows, kTileRows);
+  const int blocks = static_cast<int>(std::min<std::int64_t>(kChunkBlocks, job.layout.blocks - block0));
+  unpack(job, panel, block0, blocks, chunk);
+  for (int t = 0; t < tiles.count; ++t) {
+    TileRows rows;
+    for (int m = 0; m < tiles.rows(t); ++m) {
+      const std::int64_t row = job.input_row(unit.row0 + tiles.first(t) + m);
+      rows.hi[m] = job.hi + row * job.hi_stride + block0 * kBlock;
+      rows.lo[m] = job.lo + row * job.hi_stride + block0 * kBlock;
+      rows.scales[m] = job.scales + row * job.block_stride + block0;
+      rows.rests[m] = job.rests + row * job.block_stride + block0;
     }
+    run_pair_tile(tiles.rows(t), chunk, blocks, rows, c + tiles.first(t) * kPanel);
+  }
+}
+
+void few_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUnit& unit) {
+  alignas(64) float c[kBytesRows * kPanel];
+  for (std::int64_t p = unit.panel_begin; p < unit.panel_end; ++p) {
+    const std::uint8_t* panel = matrix + p * job.layout.panel_bytes;
+    switch (unit.n_rows) {
+      case 1: byte_panel<1>(job, panel, unit.row0, c); break;
+      case 2: byte_panel<2>(job, panel, unit.row0, c); break;
+      default: byte_panel<3>(job, panel, unit.row0, c); break;
+    }
+    store_panel(job, p, unit, c);
+  }
+}
+
+void many_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUnit& unit) {
+  alignas(64) float c[kPanelGroup][kMaxUnitRows * kPanel];
+  Chunk chunk;
+  for (std::int64_t p0 = unit.panel_begin; p0 < unit.panel_end; p0 += kPanelGroup) {
+    const int panels = static_cast<int>(std::min<std::int64_t>(kPanelGroup, unit.panel_end - p0));
+    for (int i = 0; i < panels; ++i) std::fill_n(c[i], unit.n_rows * kPanel, 0.0F);
+    for (std::int64_t block0 = 0; block0 < job.layout.blocks; block0 += kChunkBlocks) {
+      for (int i = 0; i < panels; ++i) pair_chunk(job, matrix + (p0 + i) * job.layout.panel_bytes, unit, block0, chunk, c[i]);
+    }
+    for (int i = 0; i < panels; ++i) store_panel(job, p0 + i, unit, c[i]);
   }
 }
 
 }  // namespace
 
 void fp4_unit(const LinearJob& job, const LinearUnit& unit) {
-  alignas(64) float c[kMaxUnitRows * kPanel];
-  Chunk chunk;
   const std::uint8_t* matrix = job.weights + unit.matrix * job.layout.panels * job.layout.panel_bytes;
-  for (std::int64_t p = unit.panel_begin; p < unit.panel_end; ++p) {
-    const std::uint8_t* panel = matrix + p * job.layout.panel_bytes;
-    switch (unit.n_rows <= kBytesRows ? unit.n_rows : 0) {
-      case 1: byte_panel<1>(job, panel, unit.row0, c); break;
-      case 2: byte_panel<2>(job, panel, unit.row0, c); break;
-      case 3: byte_panel<3>(job, panel, unit.row0, c); break;
-      default: pair_panel(job, panel, unit, chunk, c); break;
-    }
-    store_panel(job, p, unit.row0, unit.n_rows, c);
+  if (unit.n_rows <= kBytesRows) {
+    few_rows(job, matrix, unit);
+  } else {
+    many_rows(job, matrix, unit);
   }
 }
 

@@ -35,9 +35,11 @@ using VI16 = hn::Vec<I16>;
 using VU8 = hn::Vec<U8>;
 
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
-constexpr int kVectors = kPanel / kLanes;            // vectors that hold a panel's 16 rows
-constexpr int kTileRows = kVectors == 1 ? 8 : 6;     // with two weight vectors and a broadcast they fill the registers
-constexpr int kPrefetchBytes = 2048;                 // how far ahead of the weights being read
+constexpr int kVectors = kPanel / kLanes;   // vectors that hold a panel's 16 rows
+constexpr int kPrefetchBytes = 2048;        // how far ahead of the weights being read
+
+// Panels that take their turn at one chunk of inputs, which comes from L2 then instead of L3.
+constexpr int kPanelGroup = 4;
 
 // Keeps the compiler from re-associating a chain of integer additions, which would need more registers than there are.
 template <class V>
@@ -90,11 +92,11 @@ HWY_INLINE void prefetch(const std::uint8_t* p, int bytes) {
 }
 
 // Writes one panel of sums c [n_rows][16] to the output.
-HWY_INLINE void store_panel(const LinearJob& job, std::int64_t panel, std::int64_t row0, int n_rows, const float* c) {
+HWY_INLINE void store_panel(const LinearJob& job, std::int64_t panel, const LinearUnit& unit, const float* c) {
   const std::int64_t column = panel * kPanel;
   const int columns = static_cast<int>(std::min<std::int64_t>(kPanel, job.n - column));
-  for (int m = 0; m < n_rows; ++m, c += kPanel) {
-    const std::int64_t at = (row0 + m) * job.y_stride + column;
+  for (int m = 0; m < unit.n_rows; ++m, c += kPanel) {
+    const std::int64_t at = (unit.row0 + m) * job.y_stride + column;
     if (job.y_f32 != nullptr) {
       std::memcpy(job.y_f32 + at, c, static_cast<std::size_t>(columns) * sizeof(float));
       continue;
@@ -105,9 +107,10 @@ HWY_INLINE void store_panel(const LinearJob& job, std::int64_t panel, std::int64
   }
 }
 
-// Cuts rows into tiles of nearly equal height, at most kTileRows.
+// Cuts rows into tiles of nearly equal height, at most `most`.
 struct Tiles {
-  explicit Tiles(int rows) : count((rows + kTileRows - 1) / kTileRows), height(rows / std::max(count, 1)), taller(rows - count * height) {}
+  Tiles(int all_rows, int most)
+      : count((all_rows + most - 1) / most), height(all_rows / std::max(count, 1)), taller(all_rows - count * height) {}
   [[nodiscard]] int first(int t) const { return t * height + std::min(t, taller); }
   [[nodiscard]] int rows(int t) const { return height + (t < taller ? 1 : 0); }
   int count, height, taller;  // the first `taller` tiles have one row more
