@@ -18,6 +18,7 @@ using Commands = std::vector<Command>;
 
 // Each declares one sub-command; its file says what it does.
 void add_convert(CLI::App& program, Commands& commands);
+void add_synth(CLI::App& program, Commands& commands);
 void add_verify(CLI::App& program, Commands& commands);
 void add_inspect(CLI::App& program, Commands& commands);
 void add_tokenize(CLI::App& program, Commands& commands);

@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   program.require_subcommand(1);
   Commands commands;
   add_convert(program, commands);
+  add_synth(program, commands);
   add_verify(program, commands);
   add_inspect(program, commands);
   add_tokenize(program, commands);

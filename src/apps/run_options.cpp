@@ -4,6 +4,7 @@
 #include "apps/commands.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/process_memory.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/watchdog.hpp"
 
@@ -74,9 +75,14 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;
   weights::LoadReport report;
+  const ProcessMemory before = process_memory();
   running.model = model::load_model(open.shards, *running.grid.replica, model_options, load_options, &report);
-  log::info("load", "seconds={:.2f} read_bytes={} weight_bytes={} workspace_bytes={}", report.total_s,
-            report.bytes_read, running.model->weight_bytes(), running.model->workspace_bytes());
+  const ProcessMemory after = process_memory();
+  log::info("load",
+            "seconds={:.2f} read_bytes={} weight_bytes={} workspace_bytes={} rss_before_bytes={} rss_after_bytes={} "
+            "rss_peak_bytes={}",
+            report.total_s, report.bytes_read, running.model->weight_bytes(), running.model->workspace_bytes(),
+            before.resident_bytes, after.resident_bytes, after.peak_bytes);
   engine::EngineOptions engine_options;
   engine_options.row_budget = options.row_budget;
   engine_options.prefix_sharing = options.prefix_sharing;

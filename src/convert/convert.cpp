@@ -37,7 +37,8 @@ std::string source_state(const SourceModel& source) {
   Json state;
   state["model_id"] = source.index.model_id;
   state["files"] = Json::array();
-  for (const auto& file : source.checkpoint.files()) {
+  if (!source.checkpoint) return state.dump() + "\n";
+  for (const auto& file : source.checkpoint->files()) {
     struct stat status {};
     require(::stat(file->path().c_str(), &status) == 0, ExitCode::bad_input, "{}: has vanished", file->path());
     state["files"].push_back({{"file", std::filesystem::path(file->path()).filename().string()},
@@ -59,7 +60,7 @@ class Conversion {
     report_.files = static_cast<std::int64_t>(files_.size());
     report_.files_kept = report_.files - static_cast<std::int64_t>(missing.size());
     report_.datasets = static_cast<std::int64_t>(source_.table.size());
-    report_.tensors = static_cast<std::int64_t>(source_.checkpoint.tensors().size());
+    report_.tensors = source_.n_tensors();
     if (!missing.empty() || !exists(io::kIndexFileName)) {
       remove(io::kIndexFileName);
       io::write_file(path(kStateFile), source_state(source_));
@@ -146,8 +147,11 @@ class Conversion {
 
 ConvertReport convert(const std::string& checkpoint_folder, const std::string& shard_folder,
                       const ConvertOptions& options) {
-  const SourceModel source(checkpoint_folder);  // refused before anything is written
-  io::make_folder(shard_folder);
+  return convert(SourceModel(checkpoint_folder), shard_folder, options);
+}
+
+ConvertReport convert(const SourceModel& source, const std::string& shard_folder, const ConvertOptions& options) {
+  io::make_folder(shard_folder);  // the source is known to be sound
   return Conversion(source, shard_folder, options).run();
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "convert/source_model.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -14,7 +16,7 @@ struct ConvertReport {
   std::int64_t files = 0;       // shard files of the model
   std::int64_t files_kept = 0;  // of these, found whole from an earlier run
   std::int64_t datasets = 0;
-  std::int64_t tensors = 0;         // of the checkpoint
+  std::int64_t tensors = 0;         // of the model
   std::uint64_t bytes_written = 0;  // payload written by this run
   double seconds = 0;
 };
@@ -30,5 +32,7 @@ struct ConvertReport {
 //   cannot be written, is in use or holds another model), stopped (disk full)
 ConvertReport convert(const std::string& checkpoint_folder, const std::string& shard_folder,
                       const ConvertOptions& options = {});
+// The same from a source that is open already, or synthetic.
+ConvertReport convert(const SourceModel& source, const std::string& shard_folder, const ConvertOptions& options = {});
 
 }  // namespace bathys::convert

@@ -64,7 +64,7 @@ std::ptrdiff_t find_nan_scale(const std::byte* bytes, std::size_t count) {
 
 void check_linear_scales(const SourceModel& source, std::size_t dataset) {
   const catalog::DatasetSpec& weight = source.table[dataset];
-  if (weight.scale.empty() || weight.rule == catalog::ShardRule::table_rows) return;
+  if (source.synthetic || weight.scale.empty() || weight.rule == catalog::ShardRule::table_rows) return;
   // Scales stand before their weight, close by.
   std::size_t scale = dataset;
   while (source.table[scale].name != weight.scale) {

@@ -19,7 +19,7 @@ inline constexpr int kMaxScaleCode = 127 + 7;
 inline constexpr std::uint8_t kNanScaleCode = 255;
 
 // Checks the scales of one weight dataset of the source whose scales belong to a linear layer; Engram tables (scales of
-// gathered values) and datasets without scales pass unread.
+// gathered values), datasets without scales and synthetic models, which are made to the rules, pass unread.
 //   throws Error(bad_input) naming file, tensor and block for the NaN code anywhere, and for a code outside the above
 //   range whose block holds a nonzero weight
 void check_linear_scales(const SourceModel& source, std::size_t dataset);

@@ -61,6 +61,19 @@ std::vector<std::int32_t> map_tokens(const config::ModelConfig& config, const st
   return std::move(map.class_of);
 }
 
+// tokenizer_config.json may be absent.
+SourceModel::Texts read_texts(const std::string& folder) {
+  SourceModel::Texts texts;
+  texts.config_name = folder + "/config.json";
+  texts.config = io::read_checkpoint_text(texts.config_name);
+  texts.tokenizer_name = folder + "/tokenizer.json";
+  texts.tokenizer = io::read_checkpoint_text(texts.tokenizer_name);
+  std::error_code error;
+  const std::string path = folder + "/tokenizer_config.json";
+  if (std::filesystem::exists(path, error)) texts.tokenizer_config = io::read_checkpoint_text(path);
+  return texts;
+}
+
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 }  // namespace
@@ -86,25 +99,8 @@ std::optional<std::string> canonical_tensor_name(std::string_view name) {
   return joined;
 }
 
-// The small files, whole; tokenizer_config.json may be absent.
-struct SourceModel::Texts {
-  std::string config;
-  std::string tokenizer;
-  std::string tokenizer_config;
-
-  explicit Texts(const std::string& folder)
-      : config(io::read_checkpoint_text(folder + "/config.json")),
-        tokenizer(io::read_checkpoint_text(folder + "/tokenizer.json")) {
-    std::error_code error;
-    const std::string path = folder + "/tokenizer_config.json";
-    if (std::filesystem::exists(path, error)) tokenizer_config = io::read_checkpoint_text(path);
-  }
-};
-
-SourceModel::SourceModel(const std::string& folder) : SourceModel(folder, Texts(folder)) {}
-
-SourceModel::SourceModel(const std::string& folder, Texts texts)
-    : config(config::read_model_config(texts.config, folder + "/config.json")),
+SourceModel::SourceModel(Texts texts)
+    : config(config::read_model_config(texts.config, texts.config_name)),
       table(catalog::dataset_table(config)),
       index([&] {
         io::ShardIndex made;
@@ -112,17 +108,30 @@ SourceModel::SourceModel(const std::string& folder, Texts texts)
         made.tokenizer_json = std::move(texts.tokenizer);
         made.tokenizer_config_json = std::move(texts.tokenizer_config);
         // Before any weight file is opened: what the tokenizer alone can get wrong.
-        made.compressed_token_map = map_tokens(config, made.tokenizer_json, folder + "/tokenizer.json");
+        made.compressed_token_map = map_tokens(config, made.tokenizer_json, texts.tokenizer_name);
         return made;
-      }()),
-      checkpoint(folder) {
+      }()) {}
+
+SourceModel::SourceModel(const std::string& folder) : SourceModel(read_texts(folder)) {
+  checkpoint.emplace(folder);
   match_tensors();
   set_identity();
 }
 
+SourceModel::SourceModel(Texts texts, std::uint64_t seed) : SourceModel(std::move(texts)) {
+  synthetic.emplace(config, seed);
+  set_identity();
+}
+
+std::int64_t SourceModel::n_tensors() const {
+  std::int64_t n = 0;
+  for (const catalog::DatasetSpec& dataset : table) n += static_cast<std::int64_t>(dataset.tensors.size());
+  return n;
+}
+
 void SourceModel::match_tensors() {
   std::map<std::string, io::TensorPlace> found;  // ordered, so that messages do not depend on hashing
-  for (const auto& file : checkpoint.files()) {
+  for (const auto& file : checkpoint->files()) {
     for (const io::TensorInfo& tensor : file->tensors()) {
       auto name = canonical_tensor_name(tensor.name);
       if (!name) {
@@ -141,7 +150,7 @@ void SourceModel::match_tensors() {
     for (const std::string& name : dataset.tensors) {
       const auto place = found.find(name);
       require(place != found.end(), kCode, "{}: tensor {} is missing; the config wants it as {} {}",
-              checkpoint.folder(), name, catalog::safetensors_dtype(dataset.dtype),
+              checkpoint->folder(), name, catalog::safetensors_dtype(dataset.dtype),
               io::shape_text(member_shape(dataset)));
       check_tensor(dataset, name, place->second);
       members.push_back(place->second);
@@ -160,8 +169,14 @@ void SourceModel::set_identity() {
   add_text("config.json", index.config_json);
   add_text("tokenizer.json", index.tokenizer_json);
   add_text("tokenizer_config.json", index.tokenizer_config_json);
-  for (const auto& file : checkpoint.files()) {
-    index.sources.push_back({file_name(file->path()), file->file().size(), file->header_sha256()});
+  if (checkpoint) {
+    for (const auto& file : checkpoint->files())
+      index.sources.push_back({file_name(file->path()), file->file().size(), file->header_sha256()});
+  } else {
+    std::uint64_t bytes = 0;
+    for (const catalog::DatasetSpec& dataset : table) bytes += static_cast<std::uint64_t>(dataset.bytes());
+    const std::string name = fmt::format("synthetic version={} seed={}", catalog::kSyntheticVersion, synthetic->seed());
+    index.sources.push_back({name, bytes, io::sha256_hex(name)});
   }
   io::Sha256 hash;
   hash.update(fmt::format("{} {}\n", io::kShardFormat, io::kShardFormatVersion));
@@ -172,18 +187,27 @@ void SourceModel::set_identity() {
 }
 
 DatasetSource::DatasetSource(const SourceModel& source, std::size_t dataset)
-    : places_(&source.places[dataset]),
+    : source_(&source),
+      dataset_(dataset),
       member_bytes_(static_cast<std::uint64_t>(source.table[dataset].member_bytes())),
       bytes_(static_cast<std::uint64_t>(source.table[dataset].bytes())) {}
 
 void DatasetSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const io::TensorPlace& place = (*places_)[static_cast<std::size_t>(offset / member_bytes_)];
     const std::uint64_t within = offset % member_bytes_;
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), member_bytes_ - within));
-    place.file->file().read_at(place.tensor->offset + within, out.first(count));
+    read_member(static_cast<std::size_t>(offset / member_bytes_), within, out.first(count));
     out = out.subspan(count);
     offset += count;
+  }
+}
+
+void DatasetSource::read_member(std::size_t member, std::uint64_t offset, std::span<std::byte> out) const {
+  if (source_->synthetic) {
+    source_->synthetic->read(source_->table[dataset_].tensors[member], offset, out);
+  } else {
+    const io::TensorPlace& place = source_->places[dataset_][member];
+    place.file->file().read_at(place.tensor->offset + offset, out);
   }
 }
 
