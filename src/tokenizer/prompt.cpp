@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/prompt.hpp"
 
+#include "tokenizer/chat_turns.hpp"
+#include "tokenizer/prompt_tools.hpp"
+
+#include <string>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,88 +18,89 @@ constexpr std::string_view kSystem = "<｜System｜>";
 constexpr std::string_view kUser = "<｜User｜>";
 constexpr std::string_view kAssistant = "<｜Assistant｜>";
 constexpr std::string_view kReminder = "<｜latest_reminder｜>";
-constexpr std::string_view kThink = "<think>";
-constexpr std::string_view kThinkEnd = "</think>";
-constexpr std::string_view kBlankLine = "\n\n";
 
 std::string effort_line(int effort) {
   return fmt::format("Reasoning Effort: {} (range 1-100, the higher the value, the more thorough the reasoning)\n\n",
                      effort);
 }
 
-class PromptWriter {
- public:
-  void marker(std::string_view spelling) { parts_.push_back({std::string(spelling), true}); }
-  // Adjoining texts are one stretch: the tokenizer may merge across.
-  void text(std::string_view text) {
-    if (text.empty()) return;
-    if (parts_.empty() || parts_.back().marker) parts_.push_back({{}, false});
-    parts_.back().text += text;
-  }
-  void header(std::string_view spelling, std::string_view content) {
-    marker(spelling);
-    text(content);
-  }
-  std::vector<PromptPart> take() { return std::move(parts_); }
-
- private:
-  std::vector<PromptPart> parts_;
-};
+void write_reply(PromptWriter& out, const ChatMessage& message) {
+  out.parts(message.content);
+  write_calls(out, message.calls);
+  if (!message.prefix) out.marker(kEos);
+}
 
 void write_turn(PromptWriter& out, const ChatMessage& message, bool keep_reasoning) {
   out.marker(kAssistant);
   if (keep_reasoning) {
-    out.header(kThink, message.reasoning);
+    out.marker(kThink);
+    out.text(message.reasoning);
     if (message.prefix && message.content.empty()) return;
   }
-  out.header(kThinkEnd, message.content);
-  if (!message.prefix) out.marker(kEos);
+  out.marker(kThinkEnd);
+  write_reply(out, message);
 }
 
-// System messages without text say nothing, and later reminders in a row neither.
-std::vector<ChatMessage> messages_that_speak(const std::vector<ChatMessage>& messages) {
-  std::vector<ChatMessage> out;
-  for (const ChatMessage& message : messages) {
-    const bool repeats = !out.empty() && out.back().role == message.role;
-    if (message.role == Role::system && message.content.empty()) continue;
-    if (message.role == Role::latest_reminder && repeats) continue;
-    if (message.role == Role::user && repeats) {
-      out.back().content.append(kBlankLine).append(message.content);
+void write_answer_header(PromptWriter& out, bool thinking) {
+  out.marker(kAssistant);
+  out.marker(thinking ? kThink : kThinkEnd);
+}
+
+void write_task(PromptWriter& out, const std::string& task, bool thinking) {
+  if (task == "action") write_answer_header(out, thinking);
+  out.marker(fmt::format("<｜{}｜>", task));
+}
+
+// Whether what comes after turn `i` is an answer to its task rather than more to read.
+bool task_is_next(const std::vector<ChatMessage>& turns, std::size_t i) {
+  if (turns[i].task.empty()) return false;
+  return i + 1 == turns.size() || turns[i + 1].role == Role::assistant || turns[i + 1].role == Role::latest_reminder;
+}
+
+void write_turns(PromptWriter& out, const Conversation& conversation, const std::vector<ChatMessage>& turns) {
+  const bool drop = conversation.drop_thinking && conversation.tools.empty();
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const ChatMessage& turn = turns[i];
+    if (turn.role == Role::assistant) {
+      if (i > 0 && !turns[i - 1].task.empty()) {
+        write_reply(out, turn);
+      } else {
+        write_turn(out, turn, conversation.thinking && (!drop || (turn.prefix && i > 0)));
+      }
     } else {
-      out.push_back(message);
+      if (turn.role == Role::user) out.marker(kUser);
+      if (turn.role == Role::latest_reminder) out.marker(kReminder);
+      // When thinking, the header of the effort is that of a leading system turn.
+      if (turn.role == Role::system && (i > 0 || !conversation.thinking)) out.marker(kSystem);
+      out.parts(turn.content);
     }
+    if (i == 0) {
+      write_tools(out, conversation.tools);
+      write_response_format(out, conversation.response_schema);
+    }
+    if (task_is_next(turns, i)) write_task(out, turn.task, conversation.thinking);
   }
-  return out;
 }
 
 }  // namespace
 
 std::vector<PromptPart> render_prompt(const Conversation& conversation) {
-  const std::vector<ChatMessage> messages = messages_that_speak(conversation.messages);
+  std::vector<ChatMessage> turns = join_turns(conversation.messages);
+  const bool has_instructions = !conversation.tools.empty() || !conversation.response_schema.empty();
+  if (has_instructions && (turns.empty() || turns.front().role != Role::system)) {
+    turns.emplace(turns.begin())->role = Role::system;
+  }
   PromptWriter out;
   out.marker(kBos);
-  if (conversation.thinking && !messages.empty()) out.header(kSystem, effort_line(conversation.effort));
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const ChatMessage& message = messages[i];
-    switch (message.role) {
-      case Role::system:
-        if (i > 0 || !conversation.thinking) out.marker(kSystem);  // else the effort's header is its own
-        out.text(message.content);
-        break;
-      case Role::user:
-        out.header(kUser, message.content);
-        break;
-      case Role::latest_reminder:
-        out.header(kReminder, message.content);
-        break;
-      case Role::assistant:
-        write_turn(out, message, conversation.thinking && (!conversation.drop_thinking || (message.prefix && i > 0)));
-        break;
-    }
+  if (conversation.thinking && !turns.empty()) {
+    out.marker(kSystem);
+    out.text(effort_line(conversation.effort));
   }
-  if (messages.empty() || !messages.back().prefix) {
-    out.marker(kAssistant);
-    out.marker(conversation.thinking ? kThink : kThinkEnd);
+  write_turns(out, conversation, turns);
+  const bool continues = !turns.empty() && (turns.back().prefix || !turns.back().task.empty());
+  if (!continues) {
+    write_answer_header(out, conversation.thinking);
+    if (conversation.must_call) out.words(kCallsOpen);
   }
   return out.take();
 }
