@@ -9,6 +9,7 @@
 #include "io/lines.hpp"
 #include "io/output.hpp"
 #include "io/shard_index.hpp"
+#include "tokenizer/answer_parser.hpp"
 #include "tokenizer/prompt.hpp"
 
 #include <filesystem>
@@ -20,7 +21,7 @@ namespace {
 
 struct Options {
   std::string model, file = "-";
-  bool chat = false;
+  bool chat = false, answer = false;
   TokenizeOptions tokenize;
 };
 
@@ -29,28 +30,59 @@ tokenizer::Tokenizer open_tokenizer(const std::string& model) {
   return tokenizer::Tokenizer::from_json(io::read_shard_index(model).tokenizer_json, model + ": tokenizer.json");
 }
 
-// Each line is a chat ({"messages": [...], ...}); the answer is its prompt's ids as JSON, or its prompt's text with
-// --decode.
-void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input,
-                    io::Output& out) {
+// What gives the error of each line its place.
+struct Line {
+  std::string name;
+  Json body;
+};
+
+// Each line of JSON Lines that is not blank.
+template <class Body>
+void for_each_line(const Options& options, std::string_view input, Body&& body) {
   io::LineReader lines(input);
   while (const auto line = lines.next()) {
     if (io::is_blank(line->bytes)) continue;
     const std::string name = fmt::format("{}: line {}", options.file, line->number);
-    const Json body = parse_json(line->bytes, name, ExitCode::bad_requests);
+    body(Line{name, parse_json(line->bytes, name, ExitCode::bad_requests)});
+  }
+}
+
+// Each line is a chat ({"messages": [...], ...}); the answer is its prompt's ids as JSON, or its prompt's text with
+// --decode.
+void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input,
+                    io::Output& out) {
+  for_each_line(options, input, [&](const Line& line) {
     try {
-      const eval::TokenIds ids = tokenizer::encode_prompt(tokenizer, tokenizer::read_conversation(body));
+      const eval::TokenIds ids = tokenizer::encode_prompt(tokenizer, tokenizer::read_conversation(line.body));
       out.print("{}\n", options.tokenize.decode ? eval::json_string(tokenizer.decode(ids)) : eval::json_integers(ids));
     } catch (const tokenizer::PromptError& error) {
-      fail(ExitCode::bad_requests, "{}: {}: {}", name, error.code(), error.what());
+      fail(ExitCode::bad_requests, "{}: {}: {}", line.name, error.code(), error.what());
     }
-  }
+  });
+  out.finish();
+}
+
+// Each line is {"output": text, "thinking": true|false}; the answer is what the output says.
+void parse_answers(const Options& options, std::string_view input, io::Output& out) {
+  for_each_line(options, input, [&](const Line& line) {
+    JsonObject fields(line.body, line.name, ExitCode::bad_requests);
+    const std::string output = fields.string("output");
+    const bool thinking = fields.boolean_or("thinking", true);
+    fields.finish();
+    const tokenizer::Answer answer = tokenizer::parse_answer(
+        output, thinking ? tokenizer::AnswerStart::reasoning : tokenizer::AnswerStart::content);
+    Json calls = Json::array();
+    for (const tokenizer::AnsweredCall& call : answer.calls) {
+      calls.push_back({{"name", call.name}, {"arguments", call.arguments}});
+    }
+    out.print("{}\n", Json{{"reasoning", answer.reasoning}, {"content", answer.content}, {"calls", calls}}.dump());
+  });
   out.finish();
 }
 
 }  // namespace
 
-// bathys tokenize --model SHARD_DIR|TOKENIZER.json [--json] [--decode] [--chat] [FILE]
+// bathys tokenize --model SHARD_DIR|TOKENIZER.json [--json] [--decode] [--chat | --answer] [FILE]
 void add_tokenize(CLI::App& program, Commands& commands) {
   CLI::App* const app = program.add_subcommand("tokenize", "Text to token ids and back");
   const auto options = std::make_shared<Options>();
@@ -62,13 +94,19 @@ void add_tokenize(CLI::App& program, Commands& commands) {
   app->add_flag("--skip-special", options->tokenize.skip_special, "decoding leaves out special tokens");
   app->add_flag("--chat", options->chat,
                 "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)");
+  app->add_flag("--answer", options->answer,
+                "each line is {\"output\": a model's answer to a chat, \"thinking\": whether it thinks (default true)}; "
+                "answers with its reasoning, content and calls")
+      ->excludes("--chat");
   app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(CLI::PositiveNumber);
   app->add_option("FILE", options->file, "input; - or nothing: standard input");
   commands.push_back({app, [options] {
                         const tokenizer::Tokenizer tokenizer = open_tokenizer(options->model);
                         const std::string input = io::read_stream(options->file);
                         io::Output out;
-                        if (options->chat) {
+                        if (options->answer) {
+                          parse_answers(*options, input, out);
+                        } else if (options->chat) {
                           tokenize_chats(tokenizer, *options, input, out);
                         } else {
                           run_tokenize(tokenizer, options->tokenize, input, options->file, out);

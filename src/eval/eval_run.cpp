@@ -326,6 +326,11 @@ EvalRun::EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject 
     : state_(std::make_unique<State>(world, std::move(options), std::move(subject))) {
   State& state = *state_;
   state.subject.tasks.prefix_token = state.options.prefix_token.value_or(state.subject.tasks.bos);
+  parallel::agree(world, [&] {
+    require(state.subject.tasks.prefix_token < state.subject.vocab_size, ExitCode::usage,
+            "--prefix-token {} is no token of the model, whose ids end at {}", state.subject.tasks.prefix_token,
+            state.subject.vocab_size - 1);
+  });
   state.read_requests_and_check(read_once(world, state.options));
   parallel::agree(world, [&] {
     if (state.speaks()) state.open_folder();

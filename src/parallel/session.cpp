@@ -64,6 +64,9 @@ class MpiLibrary {
     const std::optional<std::string> hidden =
         node_list == nullptr ? std::nullopt : std::optional<std::string>(node_list);
     if (hidden) ::unsetenv("SLURM_NODELIST");
+    // A lone process shares its start-up data with nobody: kept on the heap, it needs no file, which a size limit or a
+    // full disk would refuse before this program has a word to say.
+    if (!launch.has_pmix) ::setenv("PMIX_MCA_gds", "hash", 0);
     int provided = 0;
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
     if (hidden) ::setenv("SLURM_NODELIST", hidden->c_str(), 1);

@@ -131,7 +131,7 @@ class Outputs(Scratch):
 
     def test_generate_continues_a_prompt_on_any_number_of_ranks(self):
         texts = {run("generate", "--model", SHARDS, "--prompt", "In the beginning God", "--max-tokens", "9", ranks=n).stdout for n in (1, 2)}
-        self.assertEqual(texts, {", and the Spirit of God, and\n"})
+        self.assertEqual(texts, {", and the Spirit of God,\n"})
 
 
 if __name__ == "__main__":

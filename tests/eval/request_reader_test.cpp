@@ -42,7 +42,8 @@ TEST(RequestReader, ReadsEveryFieldOfALoglikelihood) {
 }
 
 TEST(RequestReader, FillsInTheRunsDefaults) {
-  const Request request = read(line("generate_until", R"({"context":"a"})")).requests.at(0);
+  const RequestFile file = read(line("generate_until", R"({"context":"a"})"));
+  const Request& request = file.requests.at(0);
   EXPECT_EQ(request.seed, 5U);
   EXPECT_EQ(request.max_length, 4096);
   EXPECT_EQ(request.meta, "null");
@@ -133,8 +134,8 @@ TEST(RequestReader, RefusesAGoldThatIsNoContinuation) {
 
 TEST(RequestReader, CountsLinesByLineFeedsAndKeepsCarriageReturns) {
   const std::string body = R"({"text":"x"})";
-  std::string first = line("loglikelihood_rolling", body, "a");
-  first.insert(first.size() - 1, "\r");
+  const std::string plain = line("loglikelihood_rolling", body, "a");
+  const std::string first = plain.substr(0, plain.size() - 1) + "\r\n";
   const RequestFile file = read("\xef\xbb\xbf\n" + first + "\n\n" + line("loglikelihood_rolling", body, "b"));
   ASSERT_TRUE(file.faults.empty()) << file.faults.front().text();
   EXPECT_EQ(file.requests.at(0).line, 2);
