@@ -9,9 +9,13 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")  # asserts are ours (require), NDEBUG changes no meaning
+if(BATHYS_SANITIZE)
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")  # lines for reports; more costs minutes of compiling
+endif()
 find_program(BATHYS_CCACHE ccache)
 if(BATHYS_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${BATHYS_CCACHE})
+  # Paths relative to the checkout: a second clone finds what the first has compiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${BATHYS_CCACHE})
 endif()
 
 # The numbers are part of the contract: no contraction of a*b+c that was not written as fma, no fast-math, no flush to zero.
@@ -22,7 +26,7 @@ if(BATHYS_ENABLE_CUDA)
   target_compile_definitions(bathys_options INTERFACE FMT_USE_CONSTEXPR=1)
 else()
   target_compile_options(bathys_options INTERFACE -ffp-contract=off -fno-math-errno -fno-trapping-math -march=x86-64-v3 -mtune=generic
-    -Wall -Wextra -Wshadow -Wconversion -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
+    -Wall -Wextra -Wshadow -Wconversion -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endif()
 if(BATHYS_POISON)
   target_compile_definitions(bathys_options INTERFACE BATHYS_POISON=1)

@@ -25,6 +25,7 @@ function(bathys_add_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name}_test ${ARG_SOURCES})
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)  # what is tested is optimized, the test need not be
   # src first: a header of a test folder never stands in for one of the same name in the program.
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name}_test PRIVATE BATHYS_TEST_DATA="${PROJECT_SOURCE_DIR}/tests")
