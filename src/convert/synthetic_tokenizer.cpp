@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kName = "synthetic tokenizer.json";
 constexpr std::array<const char*, 3> kSpecials = {"<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜▁pad▁｜>"};
 constexpr std::int64_t kBytes = 256;
-constexpr std::int64_t kPlain = static_cast<std::int64_t>(kSpecials.size()) + kBytes;
+constexpr std::int64_t kPlain = static_cast<std::int64_t>(kSpecials.size()) + kBytes + 1;  // and the one merge
 constexpr std::string_view kWord = "synthetic";
 constexpr std::int64_t kMostCopies = std::int64_t{1} << kWord.size();  // of one class: capitals anywhere in the word
 
@@ -42,7 +42,7 @@ Json byte_level(bool add_prefix_space) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}, {"use_regex", false}};
 }
 
-// Special tokens and bytes alone.
+// Special tokens, bytes and one merge alone.
 Json plain_tokenizer() {
   Json stages = Json::array();
   for (const std::string_view pattern : tokenizer::kSplitPatterns) {
@@ -62,6 +62,7 @@ Json plain_tokenizer() {
     tokenizer::append_utf8(character, tokenizer::alphabet_character(static_cast<std::uint8_t>(byte)));
     vocab[character] = vocab.size();
   }
+  vocab["th"] = vocab.size();
   Json root;
   root["version"] = "1.0";
   root["truncation"] = nullptr;
@@ -71,7 +72,7 @@ Json plain_tokenizer() {
   root["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", std::move(stages)}};
   root["post_processor"] = nullptr;
   root["decoder"] = byte_level(true);
-  root["model"] = {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", Json::array()}};
+  root["model"] = {{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", Json::array({"t h"})}};
   return root;
 }
 
