@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/linear_bench.hpp"
 
+#include "core/error.hpp"
+#include "core/timer.hpp"
+#include "kernels/linear.hpp"
+#include "kernels/linear_job.hpp"
+#include "numerics/maths.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,12 +15,6 @@
 #include <random>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
-#include "core/timer.hpp"
-#include "kernels/linear.hpp"
-#include "kernels/linear_job.hpp"
-#include "numerics/maths.hpp"
 
 namespace bathys::bench {
 namespace {
@@ -36,19 +36,21 @@ struct Case {
   Inputs inputs = Inputs::gauss;
 };
 const std::vector<Case> kCases = {
-    {"fp4", "w1", 2304, 5120, Inputs::gauss},   {"fp4", "w2", 5120, 2304, Inputs::swiglu}, {"fp8", "wq_b", 8192, 1280, Inputs::gauss},
-    {"fp8", "wo_b", 5120, 8192, Inputs::gauss}, {"bf16", "dense", 2304, 5120, Inputs::gauss},
-    {"f32", "dense", 2304, 5120, Inputs::gauss}};
+    {"fp4", "w1", 2304, 5120, Inputs::gauss},     {"fp4", "w2", 5120, 2304, Inputs::swiglu},
+    {"fp8", "wq_b", 8192, 1280, Inputs::gauss},   {"fp8", "wo_b", 5120, 8192, Inputs::gauss},
+    {"bf16", "dense", 2304, 5120, Inputs::gauss}, {"f32", "dense", 2304, 5120, Inputs::gauss}};
 
 WeightKind kind_of(const std::string& name) {
   static const std::map<std::string, WeightKind> kKinds = {
       {"fp4", WeightKind::fp4}, {"fp8", WeightKind::fp8}, {"bf16", WeightKind::bf16}, {"f32", WeightKind::f32}};
   const auto found = kKinds.find(name);
-  require(found != kKinds.end(), ExitCode::usage, "bench linear: unknown kind {}, expected fp4, fp8, bf16 or f32", name);
+  require(found != kKinds.end(), ExitCode::usage, "bench linear: unknown kind {}, expected fp4, fp8, bf16 or f32",
+          name);
   return found->second;
 }
 
-// What the kernels are meant to reach: for one row a share of the read bandwidth, for more rows a share of the fma peak.
+// What the kernels are meant to reach: for one row a share of the read bandwidth, for more rows a share of the fma
+// peak.
 double target_of(const Case& c, std::int64_t rows) {
   if (rows == 1) return c.kind == "fp8" ? 0.80 : 0.90;
   if (rows == 256 && c.kind != "fp4") return c.kind == "fp8" ? 0.80 : 0.85;
@@ -60,8 +62,12 @@ double target_of(const Case& c, std::int64_t rows) {
 // As many copies of a random matrix as it takes for its weights to be cold when their turn comes again.
 PackedLinear random_weights(WeightKind kind, std::int64_t n, std::int64_t k, std::int64_t least_count = 1) {
   std::mt19937_64 random(1);
-  const std::int64_t width = kind == WeightKind::fp4 ? k / 2 : kind == WeightKind::fp8 ? k : kind == WeightKind::bf16 ? 2 * k : 4 * k;
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(n * width)), scales(static_cast<std::size_t>(n * ((k + 31) / 32)));
+  const std::int64_t width = kind == WeightKind::fp4    ? k / 2
+                             : kind == WeightKind::fp8  ? k
+                             : kind == WeightKind::bf16 ? 2 * k
+                                                        : 4 * k;
+  std::vector<std::uint8_t> codes(static_cast<std::size_t>(n * width)),
+      scales(static_cast<std::size_t>(n * ((k + 31) / 32)));
   for (auto& code : codes) code = static_cast<std::uint8_t>(random());
   for (auto& scale : scales) scale = static_cast<std::uint8_t>(117 + random() % 4);
   if (kind == WeightKind::fp8) {
@@ -84,7 +90,8 @@ PackedLinear random_weights(WeightKind kind, std::int64_t n, std::int64_t k, std
   Vec<std::uint8_t> data("bench weights", bytes * static_cast<std::size_t>(count));
   kernels::clear_packed(kind, n, k, data.data());
   kernels::pack_rows(kind, n, k, 0, n, {codes.data(), width, scales.data(), (k + 31) / 32}, data.data());
-  for (std::int64_t i = 1; i < count; ++i) std::memcpy(data.data() + bytes * static_cast<std::size_t>(i), data.data(), bytes);
+  for (std::int64_t i = 1; i < count; ++i)
+    std::memcpy(data.data() + bytes * static_cast<std::size_t>(i), data.data(), bytes);
   return {kind, n, k, count, data};
 }
 
@@ -149,7 +156,8 @@ LinearBenchLine measure_experts(const Case& c, const PackedLinear& w, std::int64
   const Mat<const bf16> x = random_inputs(rows, c.k, c.inputs);
   Activation a(rows, c.k, true);
   prepare(w, x, a);
-  Vec<std::int32_t> offsets("bench offsets", kExperts + 1), row_of("bench rows", static_cast<std::size_t>(rows * kChosen));
+  Vec<std::int32_t> offsets("bench offsets", kExperts + 1),
+      row_of("bench rows", static_cast<std::size_t>(rows * kChosen));
   std::int32_t at = 0;
   for (std::int64_t e = 0; e < kExperts; ++e) {
     for (std::int64_t m = 0; m < rows; ++m) {
@@ -175,9 +183,10 @@ LinearBenchLine measure_experts(const Case& c, const PackedLinear& w, std::int64
 }
 
 void print(const LinearBenchLine& line, const MachineLimits& limits, std::ostream& out) {
-  out << fmt::format("{:<12} {:>5} {:>5} {:>5} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.1f} {:>6.2f} of {} {}\n", line.what, line.n, line.k,
-                     line.rows, line.seconds * 1e6, line.prepare_seconds * 1e6, line.weight_bytes / line.seconds * 1e-9,
-                     line.flop / line.seconds * 1e-9, line.ratio(limits), line.of_bandwidth ? "read" : "fma ",
+  out << fmt::format("{:<12} {:>5} {:>5} {:>5} {:>10.1f} {:>10.1f} {:>8.2f} {:>8.1f} {:>6.2f} of {} {}\n", line.what,
+                     line.n, line.k, line.rows, line.seconds * 1e6, line.prepare_seconds * 1e6,
+                     line.weight_bytes / line.seconds * 1e-9, line.flop / line.seconds * 1e-9, line.ratio(limits),
+                     line.of_bandwidth ? "read" : "fma ",
                      line.target > 0 ? fmt::format("(target {:.2f})", line.target) : "");
   out.flush();
 }
@@ -186,13 +195,13 @@ void print(const LinearBenchLine& line, const MachineLimits& limits, std::ostrea
 
 std::vector<LinearBenchLine> bench_linear(const LinearBenchOptions& options, std::ostream& out) {
   for (const std::string& kind : options.kinds) kind_of(kind);
-  require(kernels::limit_linear_simd(options.simd), ExitCode::usage, "bench linear: this CPU has no {}; its best is {}", options.simd,
-          kernels::linear_simd_target());
+  require(kernels::limit_linear_simd(options.simd), ExitCode::usage, "bench linear: this CPU has no {}; its best is {}",
+          options.simd, kernels::linear_simd_target());
   const MachineLimits limits = measure_machine_limits();
   out << fmt::format("event=machine threads={} simd={} read_gb_s={:.1f} fma_gflop_s={:.1f}\n", limits.threads,
                      kernels::linear_simd_target(), limits.read_bytes_per_s * 1e-9, limits.fma_flop_per_s * 1e-9);
-  out << fmt::format("{:<12} {:>5} {:>5} {:>5} {:>10} {:>10} {:>8} {:>8} {:>6}\n", "weights", "n", "k", "rows", "us", "prepare_us", "GB/s",
-                     "GFLOP/s", "ratio");
+  out << fmt::format("{:<12} {:>5} {:>5} {:>5} {:>10} {:>10} {:>8} {:>8} {:>6}\n", "weights", "n", "k", "rows", "us",
+                     "prepare_us", "GB/s", "GFLOP/s", "ratio");
   std::vector<LinearBenchLine> lines;
   const auto add = [&](const LinearBenchLine& line) {
     print(line, limits, out);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "bench/machine_limits.hpp"
+
 #include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
-
-#include "bench/machine_limits.hpp"
 
 // `bathys bench linear`: the linears beside the machine's own limits.
 namespace bathys::bench {
@@ -14,8 +14,8 @@ namespace bathys::bench {
 struct LinearBenchOptions {
   std::vector<std::string> kinds = {"fp4", "fp8", "bf16", "f32"};
   std::vector<std::int64_t> rows = {1, 4, 16, 64, 256};
-  double seconds = 0.4;   // of each measurement
-  std::string simd;       // "AVX2", "AVX3", "AVX3_DL", or empty: the best of this CPU
+  double seconds = 0.4;  // of each measurement
+  std::string simd;      // "AVX2", "AVX3", "AVX3_DL", or empty: the best of this CPU
 };
 
 // One measurement.
@@ -27,7 +27,7 @@ struct LinearBenchLine {
   double weight_bytes = 0;  // as packed, all experts that have rows
   double flop = 0;          // 2 rows n k
   double prepare_seconds = 0;
-  double target = 0;        // of `ratio`; 0: none
+  double target = 0;  // of `ratio`; 0: none
   bool of_bandwidth = false;
 
   // Weight bytes per second over the read bandwidth, or operations per second over the fma peak.

@@ -3,9 +3,10 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/machine_limits.cpp"
+// clang-format off: foreach_target includes this file again for each instruction set, so it must come first
 #include <hwy/foreach_target.h>
-
 #include <hwy/highway.h>
+// clang-format on
 
 #include <cstdint>
 
@@ -49,10 +50,10 @@ double run_fma(std::int64_t rounds, float* sink) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
-
 #include "core/kokkos_compat.hpp"
 #include "core/timer.hpp"
+
+#include <algorithm>
 
 namespace bathys::bench {
 namespace {

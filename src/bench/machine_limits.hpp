@@ -3,8 +3,8 @@
 
 namespace bathys::bench {
 
-// What this machine can do with the program's host threads, measured now: clocks and neighbours change, so a kernel's time is only
-// ever compared with limits of the same run.
+// What this machine can do with the program's host threads, measured now: clocks and neighbours change, so a kernel's
+// time is only ever compared with limits of the same run.
 struct MachineLimits {
   int threads = 1;
   double read_bytes_per_s = 0;  // summing a buffer that is larger than every cache

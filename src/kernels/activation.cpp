@@ -17,16 +17,20 @@ Mat<T> allocate(const char* label, std::int64_t rows, std::int64_t columns) {
 }
 
 void require_fits(const Activation& out, std::int64_t rows, std::int64_t columns, std::int64_t k) {
-  require(k >= 0 && k <= columns, ExitCode::internal, "an activation takes {} columns of an input that has {}", k, columns);
+  require(k >= 0 && k <= columns, ExitCode::internal, "an activation takes {} columns of an input that has {}", k,
+          columns);
   require(rows <= out.max_rows_ && k <= out.max_k_, ExitCode::internal,
-          "an activation of {} rows of {} is asked to hold {} rows of {}; allocate it for the largest step", out.max_rows_, out.max_k_, rows,
-          k);
+          "an activation of {} rows of {} is asked to hold {} rows of {}; allocate it for the largest step",
+          out.max_rows_, out.max_k_, rows, k);
 }
 
 }  // namespace
 
 Activation::Activation(std::int64_t max_rows, std::int64_t max_k, bool with_q8)
-    : max_rows_(max_rows), max_k_(max_k), with_q8_(with_q8), values(allocate<float>("activation values", max_rows, row_stride(max_k))) {
+    : max_rows_(max_rows),
+      max_k_(max_k),
+      with_q8_(with_q8),
+      values(allocate<float>("activation values", max_rows, row_stride(max_k))) {
   if (!with_q8) return;
   const std::int64_t blocks = (max_k + kBlock - 1) / kBlock;
   scales = allocate<float>("activation scales", max_rows, blocks);
@@ -93,7 +97,8 @@ struct PrepareQ8 {
       }
     }
     out.sums(row, block) = sum;
-    out.rests(row, block) = static_cast<std::uint8_t>((any_lo != 0 ? Activation::kHasLo : 0) | (any_r != 0 ? Activation::kHasR : 0));
+    out.rests(row, block) =
+        static_cast<std::uint8_t>((any_lo != 0 ? Activation::kHasLo : 0) | (any_r != 0 ? Activation::kHasR : 0));
   }
 };
 

@@ -2,14 +2,14 @@
 // The host's linears: dealing the work to threads, and the run-time choice of the instruction set.
 #include "kernels/linear.hpp"
 
+#include "kernels/linear_checks.hpp"
+#include "kernels/linear_job.hpp"
+
 #include <algorithm>
 #include <array>
 #include <type_traits>
 
 #include <hwy/targets.h>
-
-#include "kernels/linear_checks.hpp"
-#include "kernels/linear_job.hpp"
 
 namespace bathys::kernels {
 namespace {
@@ -19,11 +19,13 @@ constexpr std::int64_t kPanelCost = 4;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// How the rows of a segment are cut: equal pieces of at most kMaxUnitRows, more of them where a matrix has too few panels to go round.
+// How the rows of a segment are cut: equal pieces of at most kMaxUnitRows, more of them where a matrix has too few
+// panels to go round.
 struct RowPieces {
   RowPieces(std::int64_t rows, std::int64_t panels, int n_shares) {
     constexpr std::int64_t kLeastRows = 24;
-    const std::int64_t wanted = std::min(ceil_div(2 * n_shares, std::max<std::int64_t>(panels, 1)), ceil_div(rows, kLeastRows));
+    const std::int64_t wanted =
+        std::min(ceil_div(2 * n_shares, std::max<std::int64_t>(panels, 1)), ceil_div(rows, kLeastRows));
     const std::int64_t count = std::max(ceil_div(rows, kMaxUnitRows), wanted);
     size = count == 0 ? 1 : ceil_div(rows, count);
   }
@@ -36,7 +38,8 @@ void for_each_piece(const LinearSegments& segments, std::int64_t panels, int n_s
   for (std::int64_t s = 0; s < segments.count; ++s) {
     const std::int64_t end = segments.end(s);
     const RowPieces pieces(end - segments.begin(s), panels, n_shares);
-    for (std::int64_t row = segments.begin(s); row < end; row += pieces.size) visit(s, row, std::min(pieces.size, end - row));
+    for (std::int64_t row = segments.begin(s); row < end; row += pieces.size)
+      visit(s, row, std::min(pieces.size, end - row));
   }
 }
 
@@ -49,7 +52,8 @@ struct RunShare {
 
 void launch(const char* label, const Exec& exec, const LinearJob& job, const LinearSegments& segments) {
   const int n_shares = std::max(1, static_cast<int>(exec.concurrency()));
-  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int>>(exec, 0, n_shares), RunShare{job, segments, n_shares});
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<int>>(exec, 0, n_shares),
+                       RunShare{job, segments, n_shares});
 }
 
 template <class T>
@@ -108,11 +112,13 @@ LinearJob make_linear_job(const PackedLinear& w, const Activation& x) {
   return job;
 }
 
-// All pieces and panels lie on one line, each as long as it costs; a share is an interval of that line, and does what begins in it.
+// All pieces and panels lie on one line, each as long as it costs; a share is an interval of that line, and does what
+// begins in it.
 void run_share(const LinearJob& job, const LinearSegments& segments, int share, int n_shares) {
   const std::int64_t panels = job.layout.panels;
   std::int64_t total = 0;
-  for_each_piece(segments, panels, n_shares, [&](std::int64_t, std::int64_t, std::int64_t rows) { total += panels * (rows + kPanelCost); });
+  for_each_piece(segments, panels, n_shares,
+                 [&](std::int64_t, std::int64_t, std::int64_t rows) { total += panels * (rows + kPanelCost); });
   const std::int64_t from = total * share / n_shares;
   const std::int64_t to = total * (share + 1) / n_shares;
   std::int64_t at = 0;
@@ -142,7 +148,8 @@ void linear(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const 
   run_linear(exec, w, matrix, x, y);
 }
 
-void expert_linear(const Exec& exec, const PackedLinear& w, const Activation& x, const ExpertRows& assignment, const Mat<bf16>& y) {
+void expert_linear(const Exec& exec, const PackedLinear& w, const Activation& x, const ExpertRows& assignment,
+                   const Mat<bf16>& y) {
   require_offsets(w, assignment.offsets);
   LinearJob job = make_linear_job(w, x);
   LinearSegments segments;

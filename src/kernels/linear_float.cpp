@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP8, bf16 and fp32 weights on the host: fp32 fma, sequential in k inside a block, one fma per block (docs/numerics.md, "Linear
-// layers").  Lanes are output rows, so every instruction set computes the same numbers.
+// FP8, bf16 and fp32 weights on the host: fp32 fma, sequential in k inside a block, one fma per block
+// (docs/numerics.md, "Linear layers").  Lanes are output rows, so every instruction set computes the same numbers.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_float.cpp"
+// clang-format off: foreach_target includes this file again for each instruction set, so it must come first
 #include <hwy/foreach_target.h>
-
-#include <type_traits>
+// clang-format on
 
 #include "kernels/linear_tile-inl.hpp"
+
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace bathys::kernels::HWY_NAMESPACE {
@@ -17,7 +19,8 @@ constexpr int kChunkBlocks = 8;  // blocks widened at a time: 16 KiB of fp32, wh
 constexpr int kPairs = kBlock / 2;
 constexpr int kTileRows = kVectors == 1 ? 8 : 6;  // sums, weights and a broadcast fill the registers
 
-// Weights of a panel from some block on.  fp32 yields the 16 rows of input k; the others those of the even or the odd input of pair p.
+// Weights of a panel from some block on.  fp32 yields the 16 rows of input k; the others those of the even or the odd
+// input of pair p.
 template <bool kFromMemory>
 struct FloatWeights {
   const float* codes;  // [k][16]
@@ -43,8 +46,8 @@ struct Bf16Weights {
   }
 };
 
-// An E4M3 code moved to bits 7..13 and 15 is an fp16 number of 2^-8 its value, subnormals included.  kExact multiplies by 2^8; otherwise
-// the activation carries that factor.
+// An E4M3 code moved to bits 7..13 and 15 is an fp16 number of 2^-8 its value, subnormals included.  kExact multiplies
+// by 2^8; otherwise the activation carries that factor.
 template <bool kExact>
 struct Fp8Weights {
   const std::uint8_t* codes;  // [k/2][16] 16-bit lanes: the even input in the lower half
@@ -66,7 +69,9 @@ struct Fp8Weights {
       for (int v = 0; v < kVectors; ++v) out[v] = hn::Mul(out[v], hn::Set(F32(), 0x1p8F));
     }
   }
-  HWY_INLINE void even(std::int64_t p, VF (&out)[kVectors]) const { widen(hn::ShiftRight<1>(hn::ShiftLeft<8>(lanes(p))), out); }
+  HWY_INLINE void even(std::int64_t p, VF (&out)[kVectors]) const {
+    widen(hn::ShiftRight<1>(hn::ShiftLeft<8>(lanes(p))), out);
+  }
   HWY_INLINE void odd(std::int64_t p, VF (&out)[kVectors]) const { widen(hn::ShiftRight<1>(lanes(p)), out); }
   HWY_INLINE hn::Vec<Lanes> lanes(std::int64_t p) const {
     const hn::Repartition<std::uint8_t, Lanes> d8;
@@ -77,7 +82,8 @@ struct Fp8Weights {
 template <class Weights>
 HWY_INLINE void prefetch_block(const Weights& w, int b, int blocks) {
   if constexpr (std::is_same_v<Weights, FloatWeights<false>>) return;  // a widened chunk is in L1
-  prefetch(reinterpret_cast<const std::uint8_t*>(w.codes) + std::int64_t{b} * Weights::kBlockBytes, blocks * Weights::kBlockBytes);
+  prefetch(reinterpret_cast<const std::uint8_t*>(w.codes) + std::int64_t{b} * Weights::kBlockBytes,
+           blocks * Weights::kBlockBytes);
 }
 
 enum class Scaling { none, weight, both };
@@ -88,11 +94,13 @@ struct TileRows {
   const float* scales[kTileRows];  // Scaling::both only
 };
 
-// Fewer rows leave too few independent fma chains to hide their latency: then several blocks, which are independent, run side by side.
+// Fewer rows leave too few independent fma chains to hide their latency: then several blocks, which are independent,
+// run side by side.
 constexpr int interleaved_blocks(int rows) { return std::max(1, 8 / (rows * kVectors)); }
 
 template <int kRows>
-HWY_INLINE void add_input(const VF (&weights)[kVectors], const float* const (&x)[kRows], int k, VF (&sum)[kRows][kVectors]) {
+HWY_INLINE void add_input(const VF (&weights)[kVectors], const float* const (&x)[kRows], int k,
+                          VF (&sum)[kRows][kVectors]) {
   HWY_UNROLL(16)
   for (int m = 0; m < kRows; ++m) {
     const VF value = hn::Set(F32(), x[m][k]);
@@ -102,7 +110,8 @@ HWY_INLINE void add_input(const VF (&weights)[kVectors], const float* const (&x)
 
 // Sums of kBlocks blocks (all of `length` inputs) from block b on.
 template <int kRows, int kBlocks, class Weights>
-HWY_INLINE void block_sums(const Weights& w, int b, int length, const float* const (&x)[kRows], VF (&sum)[kBlocks][kRows][kVectors]) {
+HWY_INLINE void block_sums(const Weights& w, int b, int length, const float* const (&x)[kRows],
+                           VF (&sum)[kBlocks][kRows][kVectors]) {
   for (int i = 0; i < kBlocks; ++i) {
     for (int m = 0; m < kRows; ++m) {
       for (int v = 0; v < kVectors; ++v) sum[i][m][v] = hn::Zero(F32());
@@ -135,7 +144,8 @@ HWY_INLINE void block_sums(const Weights& w, int b, int length, const float* con
 }
 
 template <int kRows, Scaling kScaling>
-HWY_INLINE void add_block(const VF (&sum)[kRows][kVectors], const std::uint8_t* w_scales, int b, const TileRows& rows, float* c) {
+HWY_INLINE void add_block(const VF (&sum)[kRows][kVectors], const std::uint8_t* w_scales, int b, const TileRows& rows,
+                          float* c) {
   for (int m = 0; m < kRows; ++m) {
     for (int v = 0; v < kVectors; ++v) {
       float* out = c + m * kPanel + v * kLanes;
@@ -176,19 +186,29 @@ void float_tile(Weights w, int blocks, int last_length, const std::uint8_t* w_sc
 }
 
 template <Scaling kScaling, class Weights>
-void run_tile(int n_rows, Weights w, int blocks, int last_length, const std::uint8_t* w_scales, const TileRows& rows, float* c) {
+void run_tile(int n_rows, Weights w, int blocks, int last_length, const std::uint8_t* w_scales, const TileRows& rows,
+              float* c) {
   switch (n_rows) {
-    case 1: return float_tile<1, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 2: return float_tile<2, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 3: return float_tile<3, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 4: return float_tile<4, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 5: return float_tile<5, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 6: return float_tile<6, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 1:
+      return float_tile<1, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 2:
+      return float_tile<2, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 3:
+      return float_tile<3, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 4:
+      return float_tile<4, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 5:
+      return float_tile<5, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 6:
+      return float_tile<6, kScaling>(w, blocks, last_length, w_scales, rows, c);
 #if HWY_TARGET <= HWY_AVX3
-    case 7: return float_tile<7, kScaling>(w, blocks, last_length, w_scales, rows, c);
-    case 8: return float_tile<8, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 7:
+      return float_tile<7, kScaling>(w, blocks, last_length, w_scales, rows, c);
+    case 8:
+      return float_tile<8, kScaling>(w, blocks, last_length, w_scales, rows, c);
 #endif
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -231,7 +251,8 @@ TileRows rows_of_tile(const LinearJob& job, std::int64_t row0, int n_rows, std::
 
 // c += one chunk of one panel, for all rows of the unit: the weights are widened once for all tiles.
 template <Scaling kScaling, class Weights>
-void float_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, std::int64_t block0, float* buffer, float* c) {
+void float_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, std::int64_t block0,
+                 float* buffer, float* c) {
   const Tiles tiles(unit.n_rows, kTileRows);
   const int blocks = static_cast<int>(std::min<std::int64_t>(kChunkBlocks, job.layout.blocks - block0));
   const Weights packed{weights_at<Weights>(panel + job.layout.scale_bytes + block0 * job.layout.block_bytes)};

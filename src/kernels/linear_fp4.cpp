@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP4 weights times Q8 activations on the host.  A block's sum is an exact integer in units of 2^-10 whatever the order (docs/numerics.md,
-// "Linear layers"), so both bodies below, 8-bit products for one to three rows and 16-bit products for more, give the same bits.
+// FP4 weights times Q8 activations on the host.  A block's sum is an exact integer in units of 2^-10 whatever the order
+// (docs/numerics.md, "Linear layers"), so both bodies below, 8-bit products for one to three rows and 16-bit products
+// for more, give the same bits.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/linear_fp4.cpp"
+// clang-format off: foreach_target includes this file again for each instruction set, so it must come first
 #include <hwy/foreach_target.h>
+// clang-format on
 
 #include "kernels/linear_tile-inl.hpp"
 
@@ -14,8 +17,9 @@ namespace {
 constexpr int kBytesRows = 3;     // up to here 8-bit products, straight from the packed codes
 constexpr int kChunkBlocks = 16;  // blocks unpacked at a time: 16 KiB of int16, which stay in L1
 constexpr int kBlockPairs = kBlock / 2;
-constexpr int kTileRows = kVectors == 1 ? 8 : 4;  // more would spill: a product needs a register beside sums, weights and broadcast
-constexpr int kGroups = 4;        // groups of eight inputs in a block
+constexpr int kTileRows =
+    kVectors == 1 ? 8 : 4;  // more would spill: a product needs a register beside sums, weights and broadcast
+constexpr int kGroups = 4;  // groups of eight inputs in a block
 constexpr int kGroupBytes = 4 * kPanel;
 
 // E2M1 codes as twice their value, plus `offset` (12 makes them unsigned).
@@ -48,7 +52,8 @@ HWY_INLINE VI32 widen(VI16 sums, std::int16_t factor) {
 
 // ---- One to three rows: (code + 12) * 512 q with 512 q = 4096 h1 + 32 h0 + r, less 12 times the sum of 512 q.
 
-// The block's integers of vector v; a pair of byte products fits int16 over a whole block (at most 8 * 2 * 24 * 64 = 24576).
+// The block's integers of vector v; a pair of byte products fits int16 over a whole block (at most 8 * 2 * 24 * 64 =
+// 24576).
 template <int kRows>
 HWY_INLINE void byte_sums(VU8 table, const std::uint8_t* codes, const std::int8_t* const* parts, VI32 (&sum)[kRows]) {
   VI16 low[kRows], high[kRows];
@@ -161,7 +166,8 @@ struct TileRows {
 };
 
 template <int kRows>
-HWY_INLINE void pair_sums(const std::int16_t* weights, const std::int16_t* const (&x)[kRows], VI32 (&sum)[kRows][kVectors]) {
+HWY_INLINE void pair_sums(const std::int16_t* weights, const std::int16_t* const (&x)[kRows],
+                          VI32 (&sum)[kRows][kVectors]) {
   for (int m = 0; m < kRows; ++m) {
     for (int v = 0; v < kVectors; ++v) sum[m][v] = hn::Zero(I32());
   }
@@ -178,7 +184,8 @@ HWY_INLINE void pair_sums(const std::int16_t* weights, const std::int16_t* const
 }
 
 // c += s_a s_w 2^-10 * (8 sum + what lo adds): one row of one block, out of the hot loop's way.
-HWY_NOINLINE void add_row_with_lo(const Chunk& chunk, int b, const std::int16_t* lo, float scale, const std::int32_t* sums, float* c) {
+HWY_NOINLINE void add_row_with_lo(const Chunk& chunk, int b, const std::int16_t* lo, float scale,
+                                  const std::int32_t* sums, float* c) {
   const std::int16_t* const x[1] = {lo};
   VI32 rest[1][kVectors];
   pair_sums<1>(&chunk.weights[b][0][0][0], x, rest);
@@ -218,22 +225,32 @@ void pair_tile(const Chunk& chunk, int blocks, const TileRows& rows, float* c) {
 
 void run_pair_tile(int n_rows, const Chunk& chunk, int blocks, const TileRows& rows, float* c) {
   switch (n_rows) {
-    case 1: return pair_tile<1>(chunk, blocks, rows, c);
-    case 2: return pair_tile<2>(chunk, blocks, rows, c);
-    case 3: return pair_tile<3>(chunk, blocks, rows, c);
-    case 4: return pair_tile<4>(chunk, blocks, rows, c);
+    case 1:
+      return pair_tile<1>(chunk, blocks, rows, c);
+    case 2:
+      return pair_tile<2>(chunk, blocks, rows, c);
+    case 3:
+      return pair_tile<3>(chunk, blocks, rows, c);
+    case 4:
+      return pair_tile<4>(chunk, blocks, rows, c);
 #if HWY_TARGET <= HWY_AVX3
-    case 5: return pair_tile<5>(chunk, blocks, rows, c);
-    case 6: return pair_tile<6>(chunk, blocks, rows, c);
-    case 7: return pair_tile<7>(chunk, blocks, rows, c);
-    case 8: return pair_tile<8>(chunk, blocks, rows, c);
+    case 5:
+      return pair_tile<5>(chunk, blocks, rows, c);
+    case 6:
+      return pair_tile<6>(chunk, blocks, rows, c);
+    case 7:
+      return pair_tile<7>(chunk, blocks, rows, c);
+    case 8:
+      return pair_tile<8>(chunk, blocks, rows, c);
 #endif
-    default: return;
+    default:
+      return;
   }
 }
 
 // c += one chunk of one panel, for all rows of the unit.
-void pair_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, std::int64_t block0, Chunk& chunk, float* c) {
+void pair_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUnit& unit, std::int64_t block0,
+                Chunk& chunk, float* c) {
   const Tiles tiles(unit.n_rows, kTileRows);
   const int blocks = static_cast<int>(std::min<std::int64_t>(kChunkBlocks, job.layout.blocks - block0));
   unpack(job, panel, block0, blocks, chunk);
@@ -255,9 +272,15 @@ void few_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUnit
   for (std::int64_t p = unit.panel_begin; p < unit.panel_end; ++p) {
     const std::uint8_t* panel = matrix + p * job.layout.panel_bytes;
     switch (unit.n_rows) {
-      case 1: byte_panel<1>(job, panel, unit.row0, c); break;
-      case 2: byte_panel<2>(job, panel, unit.row0, c); break;
-      default: byte_panel<3>(job, panel, unit.row0, c); break;
+      case 1:
+        byte_panel<1>(job, panel, unit.row0, c);
+        break;
+      case 2:
+        byte_panel<2>(job, panel, unit.row0, c);
+        break;
+      default:
+        byte_panel<3>(job, panel, unit.row0, c);
+        break;
     }
     store_panel(job, p, unit, c);
   }
@@ -270,7 +293,8 @@ void many_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUni
     const int panels = static_cast<int>(std::min<std::int64_t>(kPanelGroup, unit.panel_end - p0));
     for (int i = 0; i < panels; ++i) std::fill_n(c[i], unit.n_rows * kPanel, 0.0F);
     for (std::int64_t block0 = 0; block0 < job.layout.blocks; block0 += kChunkBlocks) {
-      for (int i = 0; i < panels; ++i) pair_chunk(job, matrix + (p0 + i) * job.layout.panel_bytes, unit, block0, chunk, c[i]);
+      for (int i = 0; i < panels; ++i)
+        pair_chunk(job, matrix + (p0 + i) * job.layout.panel_bytes, unit, block0, chunk, c[i]);
     }
     for (int i = 0; i < panels; ++i) store_panel(job, p0 + i, unit, c[i]);
   }

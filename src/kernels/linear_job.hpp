@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <string>
-
 #include "kernels/linear.hpp"
 #include "kernels/linear_layout.hpp"
+
+#include <cstdint>
+#include <string>
 
 // Between the public functions of linear.hpp and the SIMD bodies of the host.
 namespace bathys::kernels {
 
 inline constexpr int kMaxUnitRows = 264;  // rows of one unit of work: a multiple of every tile height
 
-// Everything a SIMD body reads and writes, as plain pointers.  Row i of the job is input row rows[i] (or i) and output row i.
+// Everything a SIMD body reads and writes, as plain pointers.  Row i of the job is input row rows[i] (or i) and output
+// row i.
 struct LinearJob {
   WeightKind kind = WeightKind::bf16;
   bool q8 = false;
@@ -35,7 +36,8 @@ struct LinearJob {
   [[nodiscard]] std::int64_t input_row(std::int64_t i) const { return rows == nullptr ? i : rows[i]; }
 };
 
-// A unit of work: panels [panel_begin, panel_end) of one matrix times job rows [row0, row0 + n_rows), n_rows <= kMaxUnitRows.
+// A unit of work: panels [panel_begin, panel_end) of one matrix times job rows [row0, row0 + n_rows), n_rows <=
+// kMaxUnitRows.
 struct LinearUnit {
   std::int64_t matrix = 0;
   std::int64_t panel_begin = 0, panel_end = 0;
@@ -64,8 +66,8 @@ void run_share(const LinearJob& job, const LinearSegments& segments, int share, 
 // Checks shapes and kinds and fills all but rows and output.  Throws Error(internal).
 LinearJob make_linear_job(const PackedLinear& w, const Activation& x);
 
-// The instruction set that the bodies run on ("AVX2", "AVX3", "AVX3_DL"), and a way to hold them to an older one (tests, bench).
-// An empty name lifts the limit.  Not while kernels run.
+// The instruction set that the bodies run on ("AVX2", "AVX3", "AVX3_DL"), and a way to hold them to an older one
+// (tests, bench). An empty name lifts the limit.  Not while kernels run.
 std::string linear_simd_target();
 bool limit_linear_simd(const std::string& name);
 

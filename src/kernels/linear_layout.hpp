@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "kernels/linear.hpp"
 
-// Where a weight lies in a packed matrix: the one truth for the packer and every kernel (docs/numerics.md, "Packed weights").
-// A panel holds 16 output rows.  In it, from a 64-byte boundary on: the scales (fp4: 16 bytes a block, one for each row; fp8: one byte
-// a block; else none), padded to 64 bytes, then the codes, block after block.
+#include <cstdint>
+
+// Where a weight lies in a packed matrix: the one truth for the packer and every kernel (docs/numerics.md, "Packed
+// weights"). A panel holds 16 output rows.  In it, from a 64-byte boundary on: the scales (fp4: 16 bytes a block, one
+// for each row; fp8: one byte a block; else none), padded to 64 bytes, then the codes, block after block.
 namespace bathys::kernels {
 
 inline constexpr int kPanel = 16;  // rows of a panel
@@ -41,10 +41,10 @@ BATHYS_FUNCTION std::int64_t scale_offset(WeightKind kind, std::int64_t block, i
 }
 
 // Byte of weight (r, j) inside the codes of a block, j = k mod 32.
-//   fp4: four groups of eight inputs; a group holds 4 bytes a row: low nibbles are inputs 0 2 1 3, high nibbles inputs 4 6 5 7, so that
-//   even bytes and odd bytes are neighbouring pairs once they are widened to 16 bits.
-//   fp8, bf16: pairs of inputs, 16 rows a pair: one half of a 16- or 32-bit lane each, so that widening is a shift or a mask.
-//   f32: 16 rows an input.
+//   fp4: four groups of eight inputs; a group holds 4 bytes a row: low nibbles are inputs 0 2 1 3, high nibbles inputs
+//   4 6 5 7, so that even bytes and odd bytes are neighbouring pairs once they are widened to 16 bits. fp8, bf16: pairs
+//   of inputs, 16 rows a pair: one half of a 16- or 32-bit lane each, so that widening is a shift or a mask. f32: 16
+//   rows an input.
 BATHYS_FUNCTION std::int64_t code_offset(WeightKind kind, int r, int j) {
   switch (kind) {
     case WeightKind::fp4: {

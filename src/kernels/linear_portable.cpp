@@ -101,16 +101,19 @@ template <class T>
 void run_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x, const Mat<T>& y) {
   require_matrix(w, matrix);
   require_output(w, x.rows(), y.extent(0), y.extent(1));
-  Kokkos::parallel_for("linear_portable", Policy(exec, 0, x.rows() * w.n), PortableLinear<T>{make_dot(w, x), matrix, w.n, y});
+  Kokkos::parallel_for("linear_portable", Policy(exec, 0, x.rows() * w.n),
+                       PortableLinear<T>{make_dot(w, x), matrix, w.n, y});
 }
 
 }  // namespace
 
-void linear_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x, const Mat<bf16>& y) {
+void linear_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x,
+                     const Mat<bf16>& y) {
   run_portable(exec, w, matrix, x, y);
 }
 
-void linear_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x, const Mat<float>& y) {
+void linear_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x,
+                     const Mat<float>& y) {
   run_portable(exec, w, matrix, x, y);
 }
 
@@ -135,7 +138,8 @@ void linear(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const 
   run_portable(exec, w, matrix, x, y);
 }
 
-void expert_linear(const Exec& exec, const PackedLinear& w, const Activation& x, const ExpertRows& assignment, const Mat<bf16>& y) {
+void expert_linear(const Exec& exec, const PackedLinear& w, const Activation& x, const ExpertRows& assignment,
+                   const Mat<bf16>& y) {
   expert_linear_portable(exec, w, x, assignment, y);
 }
 #endif

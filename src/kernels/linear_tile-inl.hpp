@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector types and small helpers of the linears' SIMD bodies; included once per instruction set (Highway's foreach_target).
+// Vector types and small helpers of the linears' SIMD bodies; included once per instruction set (Highway's
+// foreach_target).
 
 #if defined(BATHYS_KERNELS_LINEAR_TILE_INL_HPP_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BATHYS_KERNELS_LINEAR_TILE_INL_HPP_
@@ -8,14 +9,14 @@
 #define BATHYS_KERNELS_LINEAR_TILE_INL_HPP_
 #endif
 
+#include "kernels/linear_job.hpp"
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
-
-#include "kernels/linear_job.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace bathys::kernels::HWY_NAMESPACE {
@@ -35,8 +36,8 @@ using VI16 = hn::Vec<I16>;
 using VU8 = hn::Vec<U8>;
 
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
-constexpr int kVectors = kPanel / kLanes;   // vectors that hold a panel's 16 rows
-constexpr int kPrefetchBytes = 2048;        // how far ahead of the weights being read
+constexpr int kVectors = kPanel / kLanes;  // vectors that hold a panel's 16 rows
+constexpr int kPrefetchBytes = 2048;       // how far ahead of the weights being read
 
 // Panels that take their turn at one chunk of inputs, which comes from L2 then instead of L3.
 constexpr int kPanelGroup = 4;

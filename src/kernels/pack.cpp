@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstring>
-
 #include "core/error.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/linear_layout.hpp"
 
+#include <cstring>
+
 namespace bathys::kernels {
 namespace {
 
-constexpr std::uint8_t kScaleOne = 127;   // E8M0 of 1
+constexpr std::uint8_t kScaleOne = 127;  // E8M0 of 1
 constexpr std::uint8_t kScaleNan = 255;
 constexpr std::uint8_t kE4m3Nan = 0x7f;
 
-// A block of zeros keeps no scale of its own: whatever code a checkpoint has there (2^127 perhaps), it cannot turn a zero into a NaN.
+// A block of zeros keeps no scale of its own: whatever code a checkpoint has there (2^127 perhaps), it cannot turn a
+// zero into a NaN.
 std::uint8_t stored_scale(std::uint8_t code, bool all_zero, std::int64_t row, std::int64_t block) {
   if (all_zero) return kScaleOne;
   require(code != kScaleNan, ExitCode::bad_input,
-          "the scale of row {}, inputs {} to {} of a weight is NaN (E8M0 code 255), a power of two is wanted; convert the checkpoint again",
+          "the scale of row {}, inputs {} to {} of a weight is NaN (E8M0 code 255), a power of two is wanted; convert "
+          "the checkpoint again",
           row, block * kBlock, block * kBlock + kBlock - 1);
   return code;
 }
@@ -62,8 +64,8 @@ void pack_fp8_row(const Target& to, std::int64_t row, const std::uint8_t* codes)
   const int r = static_cast<int>(row % kPanel);
   for (std::int64_t column = 0; column < to.k; ++column) {
     require((codes[column] & kE4m3Nan) != kE4m3Nan, ExitCode::bad_input,
-            "row {}, input {} of a weight is NaN (E4M3 code {:#x}), a number is wanted; convert the checkpoint again", row, column,
-            codes[column]);
+            "row {}, input {} of a weight is NaN (E4M3 code {:#x}), a number is wanted; convert the checkpoint again",
+            row, column, codes[column]);
     to.codes(row, column / kBlock)[code_offset(WeightKind::fp8, r, static_cast<int>(column % kBlock))] = codes[column];
   }
 }
@@ -98,8 +100,8 @@ void clear_packed(WeightKind kind, std::int64_t n, std::int64_t k, std::uint8_t*
   std::memset(packed, 0, packed_bytes(kind, n, k));
 }
 
-void pack_rows(WeightKind kind, std::int64_t n, std::int64_t k, std::int64_t row0, std::int64_t rows, const WeightRows& source,
-               std::uint8_t* packed) {
+void pack_rows(WeightKind kind, std::int64_t n, std::int64_t k, std::int64_t row0, std::int64_t rows,
+               const WeightRows& source, std::uint8_t* packed) {
   require(row0 >= 0 && rows >= 0 && row0 + rows <= n, ExitCode::internal,
           "pack_rows: rows {} to {} asked of a matrix of {} rows", row0, row0 + rows, n);
   require(kind != WeightKind::fp8 || row0 % kBlock == 0, ExitCode::internal,

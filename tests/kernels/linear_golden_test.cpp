@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linears and whole experts against tests/golden/ops.h5.
-#include <gtest/gtest.h>
-
 #include "linear_support.hpp"
 #include "numerics/maths.hpp"
 #include "support/golden.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -24,7 +24,8 @@ Weight golden_weight(const GoldenFile& file, const std::string& path, WeightKind
   }
   for (const float v : codes.f) {
     const std::uint32_t u = numerics::bits_of_float(v);
-    for (int byte = kind == WeightKind::bf16 ? 2 : 0; byte < 4; ++byte) w.codes.push_back(static_cast<std::uint8_t>(u >> (8 * byte)));
+    for (int byte = kind == WeightKind::bf16 ? 2 : 0; byte < 4; ++byte)
+      w.codes.push_back(static_cast<std::uint8_t>(u >> (8 * byte)));
   }
   return w;
 }
@@ -74,7 +75,8 @@ TEST(LinearGolden, EveryKindOfWeightGivesTheReferencesNumbers) {
     expect_bf16_close(flat(run<bf16>(golden_weight(file, group + "/w", kind), x)), file.array(group + "/y"), group);
   }
   const Rows x = golden_rows(file.array("linear/fp32/x"));
-  expect_f32_close(flat(run<float>(golden_weight(file, "linear/fp32/w", WeightKind::f32), x)), file.array("linear/fp32/y"), "linear/fp32");
+  expect_f32_close(flat(run<float>(golden_weight(file, "linear/fp32/w", WeightKind::f32), x)),
+                   file.array("linear/fp32/y"), "linear/fp32");
 }
 
 TEST(LinearGolden, TheGroupsOfWoATakeTheirOwnRowsAndUnquantizedInputs) {
@@ -86,20 +88,23 @@ TEST(LinearGolden, TheGroupsOfWoATakeTheirOwnRowsAndUnquantizedInputs) {
   for (std::int64_t g = 0; g < groups; ++g) {
     Weight w{WeightKind::fp8, n, all.k, {}, {}};
     w.codes.assign(all.codes.begin() + g * n * all.k, all.codes.begin() + (g + 1) * n * all.k);
-    w.scales.assign(all.scales.begin() + g * n / 32 * all.scale_stride(), all.scales.begin() + (g + 1) * n / 32 * all.scale_stride());
+    w.scales.assign(all.scales.begin() + g * n / 32 * all.scale_stride(),
+                    all.scales.begin() + (g + 1) * n / 32 * all.scale_stride());
     Rows x;
     for (std::int64_t t = 0; t < tokens; ++t) {
       const auto first = o.f.begin() + (t * groups + g) * all.k;
       x.emplace_back(first, first + all.k);
     }
     const Rows y = run<bf16>(w, x, true);
-    for (std::int64_t t = 0; t < tokens; ++t) std::copy(y[std::size_t(t)].begin(), y[std::size_t(t)].end(), got.begin() + t * all.n + g * n);
+    for (std::int64_t t = 0; t < tokens; ++t)
+      std::copy(y[std::size_t(t)].begin(), y[std::size_t(t)].end(), got.begin() + t * all.n + g * n);
   }
   expect_bf16_close(got, file.array("linear/wo_a_grouped/y"), "linear/wo_a_grouped");
 }
 
 // w2(bf16(weight * silu(g) * u)); an empty weight is 1 (the shared expert).
-Rows expert(const Weight& w1, const Weight& w2, const Weight& w3, const Rows& x, const std::vector<float>& weight, float limit) {
+Rows expert(const Weight& w1, const Weight& w2, const Weight& w3, const Rows& x, const std::vector<float>& weight,
+            float limit) {
   const Rows g = run<bf16>(w1, x), u = run<bf16>(w3, x);
   Rows h = g;
   for (std::size_t m = 0; m < h.size(); ++m) {
@@ -122,8 +127,8 @@ TEST(LinearGolden, WholeExpertsGiveTheReferencesNumbers) {
                  w3 = golden_weight(file, group + "/w3", kind);
     const Rows x = golden_rows(file.array(group + "/x"));
     const auto limit = static_cast<float>(file.attribute(group, "swiglu_limit"));
-    expect_bf16_close(flat(expert(w1, w2, w3, x, file.array(group + "/weight").f, limit)), file.array(group + "/y_weighted"),
-                      group + "/y_weighted");
+    expect_bf16_close(flat(expert(w1, w2, w3, x, file.array(group + "/weight").f, limit)),
+                      file.array(group + "/y_weighted"), group + "/y_weighted");
     expect_bf16_close(flat(expert(w1, w2, w3, x, {}, limit)), file.array(group + "/y_shared"), group + "/y_shared");
   }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/linear.hpp"
+#include "reference/linear.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <random>
 #include <vector>
-
-#include "kernels/linear.hpp"
-#include "reference/linear.hpp"
 
 // Weights and inputs for the tests of the linears.
 namespace bathys::test {
@@ -28,7 +28,8 @@ struct WeightOptions {
   float zero_blocks = 0;  // share of (row, block) pairs of fp4 that are all zero
 };
 
-inline Weight random_weight(WeightKind kind, std::int64_t n, std::int64_t k, std::mt19937& random, const WeightOptions& options = {}) {
+inline Weight random_weight(WeightKind kind, std::int64_t n, std::int64_t k, std::mt19937& random,
+                            const WeightOptions& options = {}) {
   Weight w;
   w.kind = kind;
   w.n = n;
@@ -59,7 +60,8 @@ inline Weight random_weight(WeightKind kind, std::int64_t n, std::int64_t k, std
   for (std::int64_t row = 0; kind == WeightKind::fp4 && row < n; ++row) {
     for (std::int64_t b = 0; b < w.scale_stride(); ++b) {
       if (!zero(random)) continue;
-      std::fill_n(w.codes.data() + row * w.code_stride() + b * 16, std::min<std::int64_t>(16, w.code_stride() - b * 16), std::uint8_t{0x80});
+      std::fill_n(w.codes.data() + row * w.code_stride() + b * 16, std::min<std::int64_t>(16, w.code_stride() - b * 16),
+                  std::uint8_t{0x80});
       w.scales[static_cast<std::size_t>(row * w.scale_stride() + b)] = 254;
     }
   }
@@ -73,7 +75,8 @@ inline void pack(const Weight& w, std::uint8_t* packed, std::int64_t piece = 0) 
     if (piece == 0) piece = w.n;
     const std::int64_t scale_row = w.kind == WeightKind::fp8 ? row / 32 : row;
     const kernels::WeightRows source{w.codes.data() + row * w.code_stride(), w.code_stride(),
-                                     w.scales.empty() ? nullptr : w.scales.data() + scale_row * w.scale_stride(), w.scale_stride()};
+                                     w.scales.empty() ? nullptr : w.scales.data() + scale_row * w.scale_stride(),
+                                     w.scale_stride()};
     kernels::pack_rows(w.kind, w.n, w.k, row, std::min(piece, w.n - row), source, packed);
   }
 }
@@ -86,8 +89,10 @@ inline kernels::PackedLinear packed_linear(const std::vector<Weight>& stack) {
   return {w.kind, w.n, w.k, static_cast<std::int64_t>(stack.size()), data};
 }
 
-// Rows of bf16 numbers (held as float32); `sigma_steps` spreads the rows over magnitudes 2^-sigma_steps .. 2^sigma_steps.
-inline std::vector<std::vector<float>> random_rows(std::int64_t rows, std::int64_t k, std::mt19937& random, int sigma_steps = 0) {
+// Rows of bf16 numbers (held as float32); `sigma_steps` spreads the rows over magnitudes 2^-sigma_steps ..
+// 2^sigma_steps.
+inline std::vector<std::vector<float>> random_rows(std::int64_t rows, std::int64_t k, std::mt19937& random,
+                                                   int sigma_steps = 0) {
   std::vector<std::vector<float>> x(static_cast<std::size_t>(rows), std::vector<float>(static_cast<std::size_t>(k)));
   std::normal_distribution<float> normal;
   std::uniform_int_distribution<int> step(-sigma_steps, sigma_steps);

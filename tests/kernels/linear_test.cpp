@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "core/error.hpp"
+#include "kernels/linear_job.hpp"
+#include "kernels/linear_portable.hpp"
+#include "linear_support.hpp"
+
 #include <limits>
 #include <numeric>
 #include <string>
 
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
-#include "kernels/linear_job.hpp"
-#include "kernels/linear_portable.hpp"
-#include "linear_support.hpp"
 
 namespace bathys::test {
 namespace {
@@ -100,14 +100,17 @@ void expect_all_bodies(const Problem& p, const std::string& what) {
   }
 }
 
-Problem random_problem(WeightKind kind, bool q8, std::int64_t n, std::int64_t k, std::int64_t rows, std::mt19937& random,
-                       const WeightOptions& options = {}, int sigma_steps = 2) {
+Problem random_problem(WeightKind kind, bool q8, std::int64_t n, std::int64_t k, std::int64_t rows,
+                       std::mt19937& random, const WeightOptions& options = {}, int sigma_steps = 2) {
   return {random_weight(kind, n, k, random, options), random_rows(rows, k, random, sigma_steps), q8};
 }
 
 // The five pairs of weights and inputs that exist.
-const std::vector<std::pair<WeightKind, bool>> kPairs = {
-    {WeightKind::fp4, true}, {WeightKind::fp8, true}, {WeightKind::fp8, false}, {WeightKind::bf16, false}, {WeightKind::f32, false}};
+const std::vector<std::pair<WeightKind, bool>> kPairs = {{WeightKind::fp4, true},
+                                                         {WeightKind::fp8, true},
+                                                         {WeightKind::fp8, false},
+                                                         {WeightKind::bf16, false},
+                                                         {WeightKind::f32, false}};
 
 class LinearPairs : public ::testing::TestWithParam<std::pair<WeightKind, bool>> {};
 INSTANTIATE_TEST_SUITE_P(All, LinearPairs, ::testing::ValuesIn(kPairs), [](const auto& pair) {
@@ -130,7 +133,8 @@ TEST_P(LinearPairs, EqualThePlainLoopAtEveryShape) {
 TEST_P(LinearPairs, EqualThePlainLoopWithManyRows) {
   const auto [kind, q8] = GetParam();
   std::mt19937 random(8);
-  for (const std::int64_t rows : {64, 265, 600}) expect_all_bodies(random_problem(kind, q8, 37, 288, rows, random), std::to_string(rows));
+  for (const std::int64_t rows : {64, 265, 600})
+    expect_all_bodies(random_problem(kind, q8, 37, 288, rows, random), std::to_string(rows));
 }
 
 TEST_P(LinearPairs, EqualThePlainLoopAtTheEndsOfTheRange) {
@@ -141,7 +145,8 @@ TEST_P(LinearPairs, EqualThePlainLoopAtTheEndsOfTheRange) {
   options.highest_scale = kHighestScale;
   options.zero_blocks = 0.3F;
   for (const std::int64_t rows : {1, 3, 9}) {
-    expect_all_bodies(random_problem(kind, q8, 33, 200, rows, random, options, 20), "wide scales, " + std::to_string(rows) + " rows");
+    expect_all_bodies(random_problem(kind, q8, 33, 200, rows, random, options, 20),
+                      "wide scales, " + std::to_string(rows) + " rows");
   }
   // The largest numbers: inputs just below the end of bf16, and inputs far below the quantizer's floor.
   Problem p = random_problem(kind, q8, 16, 96, 7, random, options, 0);
@@ -209,10 +214,12 @@ TEST(Linear, Float32InputsAreTakenAsTheyAre) {
 }
 
 TEST(Linear, EveryCodePairOfFp4AndQ8IsExact) {
-  // Row n holds weight code n in every place; input row m holds E4M3 code m at one place: all 16 x 254 products, in every body.
+  // Row n holds weight code n in every place; input row m holds E4M3 code m at one place: all 16 x 254 products, in
+  // every body.
   Problem p;
   p.weight = {WeightKind::fp4, 16, 64, std::vector<std::uint8_t>(16 * 32), std::vector<std::uint8_t>(32, 127)};
-  for (std::size_t n = 0; n < 16; ++n) std::fill_n(p.weight.codes.begin() + std::ptrdiff_t(n * 32), 32, static_cast<std::uint8_t>(n * 17));
+  for (std::size_t n = 0; n < 16; ++n)
+    std::fill_n(p.weight.codes.begin() + std::ptrdiff_t(n * 32), 32, static_cast<std::uint8_t>(n * 17));
   p.q8 = true;
   for (int code = 0; code < 256; ++code) {
     if ((code & 0x7f) == 0x7f) continue;
@@ -228,7 +235,8 @@ TEST(Linear, EveryCodePairOfFp4AndQ8IsExact) {
 }
 
 TEST(Linear, TheFullBlockOfLargestProductsFits) {
-  Problem p = {{WeightKind::fp4, 16, 32, std::vector<std::uint8_t>(256, 0x77), std::vector<std::uint8_t>(16, 127)}, {}, true};
+  Problem p = {
+      {WeightKind::fp4, 16, 32, std::vector<std::uint8_t>(256, 0x77), std::vector<std::uint8_t>(16, 127)}, {}, true};
   p.x.assign(3, std::vector<float>(32, 448.0F));
   p.x.push_back(std::vector<float>(32, -448.0F));
   expect_all_bodies(p, "four rows");
@@ -244,7 +252,8 @@ TEST(Linear, ARowGivesTheSameBitsAloneAndInAnyBatch) {
     for (std::size_t m = 0; m < p.x.size(); ++m) {
       const Problem alone{p.weight, {p.x[m]}, q8};
       const auto one = output_of(alone, [&](const Mat<float>& y) { linear(Exec(), w, 0, prepared(alone), y); });
-      EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + std::ptrdiff_t(m) * 40)) << name_of(kind) << " row " << m;
+      EXPECT_TRUE(std::equal(one.begin(), one.end(), all.begin() + std::ptrdiff_t(m) * 40))
+          << name_of(kind) << " row " << m;
     }
   }
 }
@@ -265,7 +274,8 @@ TEST(Linear, ZeroRowsAndStackedMatricesWork) {
           linear(Exec(), w, std::int64_t(i), a, Mat<float>("y", 0, 21));
           continue;
         }
-        EXPECT_EQ(output_of(p, [&](const Mat<float>& y) { linear(Exec(), w, std::int64_t(i), prepared(p), y); }), p.expected());
+        EXPECT_EQ(output_of(p, [&](const Mat<float>& y) { linear(Exec(), w, std::int64_t(i), prepared(p), y); }),
+                  p.expected());
       }
     }
   }
@@ -313,7 +323,8 @@ ExpertProblem expert_problem(WeightKind kind, const std::vector<int>& sizes, std
 TEST(ExpertLinear, EqualsThePlainLoopOfEachExpert) {
   std::mt19937 random(16);
   for (const auto& [kind, q8] : kPairs) {
-    for (const auto& sizes : std::vector<std::vector<int>>{{1, 1, 1, 1, 1, 1}, {0, 3, 0, 0, 17, 1, 0}, {300, 2}, {0, 0}}) {
+    for (const auto& sizes :
+         std::vector<std::vector<int>>{{1, 1, 1, 1, 1, 1}, {0, 3, 0, 0, 17, 1, 0}, {300, 2}, {0, 0}}) {
       const ExpertProblem p = expert_problem(kind, sizes, random);
       const PackedLinear w = packed_linear(p.experts);
       const Activation a = prepared({p.experts[0], p.x, q8});
@@ -321,11 +332,13 @@ TEST(ExpertLinear, EqualsThePlainLoopOfEachExpert) {
       expert_linear(Exec(), w, a, {p.offsets, p.rows}, y);
       expert_linear_portable(Exec(), w, a, {p.offsets, p.rows}, portable);
       for (std::size_t e = 0; e < sizes.size(); ++e) {
-        for (auto row = static_cast<std::size_t>(p.offsets(e)); row < static_cast<std::size_t>(p.offsets(e + 1)); ++row) {
+        for (auto row = static_cast<std::size_t>(p.offsets(e)); row < static_cast<std::size_t>(p.offsets(e + 1));
+             ++row) {
           const auto& x = p.x[static_cast<std::size_t>(p.rows(row))];
           const reference::Row in = q8 ? reference::q8_row(x) : reference::plain_row(x);
           for (std::int64_t n = 0; n < 50; ++n) {
-            ASSERT_EQ(y(row, n).bits, numerics::bf16_bits(reference::linear(p.experts[e], n, in))) << name_of(kind) << " expert " << e;
+            ASSERT_EQ(y(row, n).bits, numerics::bf16_bits(reference::linear(p.experts[e], n, in)))
+                << name_of(kind) << " expert " << e;
             ASSERT_EQ(portable(row, n).bits, y(row, n).bits);
           }
         }

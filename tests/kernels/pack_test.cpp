@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gtest/gtest.h>
-
 #include "core/error.hpp"
 #include "kernels/linear_layout.hpp"
 #include "linear_support.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -46,9 +46,11 @@ TEST(Pack, EveryWeightAndScaleIsFoundWhereTheLayoutSays) {
         const std::uint8_t* panel = bytes.data() + n / kernels::kPanel * layout.panel_bytes;
         const std::uint8_t* at = panel + layout.scale_bytes + b * layout.block_bytes + kernels::code_offset(kind, r, j);
         float value = 0;
-        if (kind == WeightKind::fp4) value = numerics::e2m1_value(static_cast<std::uint8_t>(kernels::in_high_nibble(j) ? *at >> 4 : *at & 15));
+        if (kind == WeightKind::fp4)
+          value = numerics::e2m1_value(static_cast<std::uint8_t>(kernels::in_high_nibble(j) ? *at >> 4 : *at & 15));
         if (kind == WeightKind::fp8) value = numerics::e4m3_value(*at);
-        if (kind == WeightKind::bf16) value = numerics::float_of_bits(static_cast<std::uint32_t>(at[0] | at[1] << 8) << 16);
+        if (kind == WeightKind::bf16)
+          value = numerics::float_of_bits(static_cast<std::uint32_t>(at[0] | at[1] << 8) << 16);
         if (kind == WeightKind::f32) std::memcpy(&value, at, sizeof value);
         ASSERT_EQ(numerics::bits_of_float(value), numerics::bits_of_float(w.value(n, k))) << n << " " << k;
         if (w.scales.empty()) continue;
