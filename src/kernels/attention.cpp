@@ -59,15 +59,21 @@ struct AttendRow {
     int n_groups = 0;
     while (n_groups < max_groups && keys.groups[n_groups] >= 0) ++n_groups;
     const int heads = head + block < in.heads ? block : in.heads - head;
-    const HeadBlock work{heads, in.head_dim, in.scale, row_of(in.q, i) + head * in.head_dim, in.sink.data() + head,
+    const HeadBlock work{heads,
+                         in.head_dim,
+                         in.scale,
+                         row_of(in.q, i) + head * in.head_dim,
+                         in.sink.data() + head,
                          row_of(out, i) + head * in.head_dim};
-    const auto bytes = static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + max_groups)) * sizeof(float);
+    const auto bytes =
+        static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + max_groups)) * sizeof(float);
     auto* scratch = static_cast<float*>(member.team_scratch(1).get_shmem(bytes));
     attend(TeamThreads<Member>{member}, keys, keys.n_window + n_groups, work, scratch);
   }
 };
 
-// Many heads a work item share the decoding of a key; a few rows are cut finer, so that every thread has something to do.
+// Many heads a work item share the decoding of a key; a few rows are cut finer, so that every thread has something to
+// do.
 int heads_per_item(const Exec& exec, std::int64_t n, int heads) {
   constexpr int kMost = 32;
   constexpr int kLeast = 4;
@@ -102,7 +108,8 @@ void sparse_attention(const Exec& exec, const AttentionInput& in, const Mat<bf16
   if (n == 0 || in.heads == 0) return;
   const int block = heads_per_item(exec, n, in.heads);
   const AttendRow work{in, out, block, (in.heads + block - 1) / block, columns_in(in.groups)};
-  const auto bytes = static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + work.max_groups)) * sizeof(float);
+  const auto bytes =
+      static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + work.max_groups)) * sizeof(float);
   Kokkos::TeamPolicy<Exec> policy(exec, static_cast<int>(n * work.blocks), Kokkos::AUTO);
   policy.set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
   Kokkos::parallel_for("bathys.sparse_attention", policy, work);
@@ -112,13 +119,14 @@ void read_ring(const Exec& exec, const std::uint8_t* state, std::int64_t ring_of
   const int head_dim = columns_in(kv);
   check_multiple("read_ring", "head_dim", head_dim, 32);
   check_at_least("read_ring", "rows of kv", rows_in(kv), window);
-  for_each(exec, "bathys.read_ring", window, KOKKOS_LAMBDA(const std::int64_t slot) {
-    const std::uint8_t* record = state + ring_offset + slot * window_record_bytes(head_dim);
-    for (int c = 0; c < head_dim; c += kLanes) {
-      const Lanes scale = broadcast_lanes(numerics::e8m0_value(record[head_dim + c / 32]));
-      store_lanes(row_of(kv, slot) + c, multiply_lanes(decode_e4m3(record + c), scale));
-    }
-  });
+  for_each(
+      exec, "bathys.read_ring", window, KOKKOS_LAMBDA(const std::int64_t slot) {
+        const std::uint8_t* record = state + ring_offset + slot * window_record_bytes(head_dim);
+        for (int c = 0; c < head_dim; c += kLanes) {
+          const Lanes scale = broadcast_lanes(numerics::e8m0_value(record[head_dim + c / 32]));
+          store_lanes(row_of(kv, slot) + c, multiply_lanes(decode_e4m3(record + c), scale));
+        }
+      });
 }
 
 }  // namespace bathys::kernels

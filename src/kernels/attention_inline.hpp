@@ -5,15 +5,15 @@
 #include "kernels/views.hpp"
 #include "numerics/maths.hpp"
 
-// The body of sparse attention for one query and a block of its heads, apart from where the keys come from, so that tests can feed it
-// decoded keys.  No number depends on how heads are cut into blocks or work onto threads: every dot, weight and output element has its
-// own fixed order.
+// The body of sparse attention for one query and a block of its heads, apart from where the keys come from, so that
+// tests can feed it decoded keys.  No number depends on how heads are cut into blocks or work onto threads: every dot,
+// weight and output element has its own fixed order.
 namespace bathys::kernels {
 
-inline constexpr int kKeyTile = 16;    // keys decoded at a time
-inline constexpr int kDotHeads = 2;    // heads and keys of a tile of q.k: two loads each for four fused multiply-adds
+inline constexpr int kKeyTile = 16;  // keys decoded at a time
+inline constexpr int kDotHeads = 2;  // heads and keys of a tile of q.k: two loads each for four fused multiply-adds
 inline constexpr int kDotKeys = 2;
-inline constexpr int kSumHeads = 4;    // heads that share a load of 16 value columns
+inline constexpr int kSumHeads = 4;  // heads that share a load of 16 value columns
 
 // The whole body by one thread (tests).
 struct OneThread {
@@ -39,9 +39,9 @@ struct HeadBlock {
   int heads = 0;
   int head_dim = 0;  // multiple of 16
   float scale = 0;
-  const bf16* q = nullptr;       // [heads, head_dim]
-  const float* sink = nullptr;   // [heads]
-  bf16* out = nullptr;           // [heads, head_dim]
+  const bf16* q = nullptr;      // [heads, head_dim]
+  const float* sink = nullptr;  // [heads]
+  bf16* out = nullptr;          // [heads, head_dim]
 };
 
 // Floats of scratch for a block with up to max_keys keys.
@@ -49,18 +49,19 @@ BATHYS_FUNCTION std::int64_t attention_scratch(int heads, int head_dim, int max_
   return std::int64_t{2 * heads + kKeyTile} * head_dim + std::int64_t{heads} * (max_keys + 1);
 }
 
-// Keys: `void decode(int key, float* out) const` writes the head_dim values of one key, in visiting order; called twice a key.
+// Keys: `void decode(int key, float* out) const` writes the head_dim values of one key, in visiting order; called twice
+// a key.
 template <class Threads, class Keys>
 struct AttendHeads {
   const Threads& threads;
   const Keys& keys;
   const HeadBlock& block;
   int n_keys;
-  float* q;          // [heads, head_dim]
-  float* sum;        // [heads, head_dim]
-  float* tile;       // [kKeyTile, head_dim]
-  float* weight;     // [heads, n_keys]: logits, then exp(l - max)
-  float* divisor;    // [heads]
+  float* q;        // [heads, head_dim]
+  float* sum;      // [heads, head_dim]
+  float* tile;     // [kKeyTile, head_dim]
+  float* weight;   // [heads, n_keys]: logits, then exp(l - max)
+  float* divisor;  // [heads]
 
   BATHYS_FUNCTION int columns() const { return block.head_dim / kLanes; }
 
@@ -168,11 +169,13 @@ struct AttendHeads {
 };
 
 template <class Threads, class Keys>
-BATHYS_FUNCTION void attend(const Threads& threads, const Keys& keys, int n_keys, const HeadBlock& block, float* scratch) {
+BATHYS_FUNCTION void attend(const Threads& threads, const Keys& keys, int n_keys, const HeadBlock& block,
+                            float* scratch) {
   const int size = block.heads * block.head_dim;
   float* tile = scratch + 2 * size;
   float* weight = tile + kKeyTile * block.head_dim;
-  const AttendHeads<Threads, Keys> work{threads, keys, block, n_keys, scratch, scratch + size, tile, weight, weight + block.heads * n_keys};
+  const AttendHeads<Threads, Keys> work{
+      threads, keys, block, n_keys, scratch, scratch + size, tile, weight, weight + block.heads * n_keys};
   work.start();
   for (int first = 0; first < n_keys; first += kKeyTile) {
     const int count = n_keys - first < kKeyTile ? n_keys - first : kKeyTile;
@@ -182,8 +185,10 @@ BATHYS_FUNCTION void attend(const Threads& threads, const Keys& keys, int n_keys
   work.weights();
   for (int first = 0; first < n_keys; first += kKeyTile) {
     const int count = n_keys - first < kKeyTile ? n_keys - first : kKeyTile;
-    if (n_keys > kKeyTile) work.decode(first, count);  // the only tile is still there
-    else threads.wait();
+    if (n_keys > kKeyTile)
+      work.decode(first, count);  // the only tile is still there
+    else
+      threads.wait();
     work.add_values(first, count);
   }
   work.finish();

@@ -9,7 +9,8 @@ namespace bathys::kernels {
 namespace {
 
 inline constexpr int kMaxCopies = 8;
-inline constexpr int kRowBlock = 16;    // rows that share one pass over a tile of F, so that the tile stays in the L2 cache
+inline constexpr int kRowBlock =
+    16;  // rows that share one pass over a tile of F, so that the tile stays in the L2 cache
 inline constexpr int kOutputTile = 4;
 
 // The dots land where their mixes will stand: pre, post, comb together have one place for each.
@@ -30,7 +31,8 @@ struct MixDots {
   template <int kOutputs>
   BATHYS_FUNCTION void tile(std::int64_t row, int output) const {
     float dots[kOutputs][1];
-    dot_tile<kOutputs, 1>(row_of(fn, output), static_cast<std::int64_t>(fn.stride(0)), row_of(h, row), 0, rows_length(), dots);
+    dot_tile<kOutputs, 1>(row_of(fn, output), static_cast<std::int64_t>(fn.stride(0)), row_of(h, row), 0, rows_length(),
+                          dots);
     for (int j = 0; j < kOutputs; ++j) *mix_place(mix, row, copies, output + j) = dots[j][0];
   }
   BATHYS_FUNCTION std::int64_t rows_length() const { return static_cast<std::int64_t>(h.extent(1)); }
@@ -52,8 +54,8 @@ struct MixDots {
 
 }  // namespace
 
-void hc_mixes(const Exec& exec, const Mat<const bf16>& h, const HyperConnectionWeights& w, int copies, int sinkhorn_iters, float hc_eps,
-              float norm_eps, const HyperConnectionMix& out) {
+void hc_mixes(const Exec& exec, const Mat<const bf16>& h, const HyperConnectionWeights& w, int copies,
+              int sinkhorn_iters, float hc_eps, float norm_eps, const HyperConnectionMix& out) {
   const int width = columns_in(h);
   const int outputs = (2 + copies) * copies;
   const std::int64_t n = rows_in(h);
@@ -67,14 +69,15 @@ void hc_mixes(const Exec& exec, const Mat<const bf16>& h, const HyperConnectionW
   check_at_least("hc_mixes", "largest number of copies that the kernel takes", kMaxCopies, copies);
   const MixDots dots{h, w.fn, out, copies, (outputs + kOutputTile - 1) / kOutputTile};
   for_each(exec, "bathys.hc_mixes.dots", (n + kRowBlock - 1) / kRowBlock * dots.tiles, dots);
-  for_each(exec, "bathys.hc_mixes.finish", n, KOKKOS_LAMBDA(const std::int64_t i) {
-    const bf16* x = row_of(h, i);
-    const float r = numerics::reciprocal_sqrt(dot_row(x, x, width) / static_cast<float>(width) + norm_eps);
-    float m[(2 + kMaxCopies) * kMaxCopies];
-    for (int j = 0; j < outputs; ++j) m[j] = *mix_place(out, i, copies, j) * r;
-    hc_mix_from_dots(m, w.scale.data(), w.base.data(), copies, sinkhorn_iters, hc_eps, row_of(out.pre, i), row_of(out.post, i),
-                     row_of(out.comb, i));
-  });
+  for_each(
+      exec, "bathys.hc_mixes.finish", n, KOKKOS_LAMBDA(const std::int64_t i) {
+        const bf16* x = row_of(h, i);
+        const float r = numerics::reciprocal_sqrt(dot_row(x, x, width) / static_cast<float>(width) + norm_eps);
+        float m[(2 + kMaxCopies) * kMaxCopies];
+        for (int j = 0; j < outputs; ++j) m[j] = *mix_place(out, i, copies, j) * r;
+        hc_mix_from_dots(m, w.scale.data(), w.base.data(), copies, sinkhorn_iters, hc_eps, row_of(out.pre, i),
+                         row_of(out.post, i), row_of(out.comb, i));
+      });
 }
 
 void hc_pre(const Exec& exec, const Mat<const bf16>& h, const Mat<const float>& pre, const Mat<bf16>& x) {
@@ -84,24 +87,26 @@ void hc_pre(const Exec& exec, const Mat<const bf16>& h, const Mat<const float>& 
   check_at_least("hc_pre", "rows of pre", rows_in(pre), rows_in(h));
   check_at_least("hc_pre", "rows of x", rows_in(x), rows_in(h));
   const int chunks = chunks_of(width);
-  for_each(exec, "bathys.hc_pre", rows_in(h) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
-    const std::int64_t i = item / chunks;
-    const int chunk = static_cast<int>(item % chunks);
-    const bf16* in = row_of(h, i);
-    const float* p = row_of(pre, i);
-    bf16* out = row_of(x, i);
-    const int end = chunk_end(chunk, width);
-    for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
-      Lanes sum;
-      for (int j = 0; j < copies; ++j) {
-        sum = add_lanes(sum, multiply_lanes(broadcast_lanes(p[j]), load_lanes(in + j * width + c, end - c)));
-      }
-      store_lanes(out + c, sum, end - c);
-    }
-  });
+  for_each(
+      exec, "bathys.hc_pre", rows_in(h) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
+        const std::int64_t i = item / chunks;
+        const int chunk = static_cast<int>(item % chunks);
+        const bf16* in = row_of(h, i);
+        const float* p = row_of(pre, i);
+        bf16* out = row_of(x, i);
+        const int end = chunk_end(chunk, width);
+        for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
+          Lanes sum;
+          for (int j = 0; j < copies; ++j) {
+            sum = add_lanes(sum, multiply_lanes(broadcast_lanes(p[j]), load_lanes(in + j * width + c, end - c)));
+          }
+          store_lanes(out + c, sum, end - c);
+        }
+      });
 }
 
-void hc_post(const Exec& exec, const Mat<const bf16>& y, const Mat<const float>& post, const Mat<const float>& comb, const Mat<bf16>& h) {
+void hc_post(const Exec& exec, const Mat<const bf16>& y, const Mat<const float>& post, const Mat<const float>& comb,
+             const Mat<bf16>& h) {
   const int copies = columns_in(post);
   const int width = columns_in(y);
   check_extent("hc_post", "columns of h", columns_in(h), std::int64_t{copies} * width);
@@ -109,25 +114,28 @@ void hc_post(const Exec& exec, const Mat<const bf16>& y, const Mat<const float>&
   check_at_least("hc_post", "largest number of copies that the kernel takes", kMaxCopies, copies);
   check_at_least("hc_post", "rows of h", rows_in(h), rows_in(y));
   const int chunks = chunks_of(width);
-  for_each(exec, "bathys.hc_post", rows_in(y) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
-    const std::int64_t i = item / chunks;
-    const int chunk = static_cast<int>(item % chunks);
-    bf16* stream = row_of(h, i);
-    const bf16* in = row_of(y, i);
-    const float* gain = row_of(post, i);
-    const float* mix = row_of(comb, i);
-    const int end = chunk_end(chunk, width);
-    for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
-      Lanes old[kMaxCopies];
-      for (int j = 0; j < copies; ++j) old[j] = load_lanes(stream + j * width + c, end - c);
-      const Lanes update = load_lanes(in + c, end - c);
-      for (int k = 0; k < copies; ++k) {
-        Lanes sum;
-        for (int j = 0; j < copies; ++j) sum = add_lanes(sum, multiply_lanes(broadcast_lanes(mix[j * copies + k]), old[j]));
-        store_lanes(stream + k * width + c, add_lanes(multiply_lanes(broadcast_lanes(gain[k]), update), sum), end - c);
-      }
-    }
-  });
+  for_each(
+      exec, "bathys.hc_post", rows_in(y) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
+        const std::int64_t i = item / chunks;
+        const int chunk = static_cast<int>(item % chunks);
+        bf16* stream = row_of(h, i);
+        const bf16* in = row_of(y, i);
+        const float* gain = row_of(post, i);
+        const float* mix = row_of(comb, i);
+        const int end = chunk_end(chunk, width);
+        for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
+          Lanes old[kMaxCopies];
+          for (int j = 0; j < copies; ++j) old[j] = load_lanes(stream + j * width + c, end - c);
+          const Lanes update = load_lanes(in + c, end - c);
+          for (int k = 0; k < copies; ++k) {
+            Lanes sum;
+            for (int j = 0; j < copies; ++j)
+              sum = add_lanes(sum, multiply_lanes(broadcast_lanes(mix[j * copies + k]), old[j]));
+            store_lanes(stream + k * width + c, add_lanes(multiply_lanes(broadcast_lanes(gain[k]), update), sum),
+                        end - c);
+          }
+        }
+      });
 }
 
 }  // namespace bathys::kernels

@@ -20,8 +20,8 @@ BATHYS_FUNCTION void divide_by_sums(float* comb, int copies, int step_across, in
 
 }  // namespace detail
 
-BATHYS_FUNCTION void hc_mix_from_dots(const float* m, const float* scale, const float* base, int copies, int iters, float hc_eps, float* pre,
-                                      float* post, float* comb) {
+BATHYS_FUNCTION void hc_mix_from_dots(const float* m, const float* scale, const float* base, int copies, int iters,
+                                      float hc_eps, float* pre, float* post, float* comb) {
   for (int j = 0; j < copies; ++j) {
     pre[j] = numerics::sigmoid(m[j] * scale[0] + base[j]) + hc_eps;
     post[j] = 2.0F * numerics::sigmoid(m[copies + j] * scale[1] + base[copies + j]);

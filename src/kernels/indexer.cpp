@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/indexer.hpp"
 
-#include <cmath>
-
 #include "kernels/attention_inline.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/records.hpp"
+
+#include <cmath>
 
 namespace bathys::kernels {
 
 void quantize_q4x32_in_place(const Exec& exec, const Mat<bf16>& x) {
   const int groups = columns_in(x) / 32;
   check_multiple("quantize_q4x32_in_place", "columns of x", columns_in(x), 32);
-  for_each(exec, "bathys.quantize_q4x32", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
-    std::uint8_t codes[32];
-    for (int g = 0; g < groups; ++g) {
-      bf16* v = row_of(x, i) + 32 * g;
-      const float scale = numerics::e8m0_value(numerics::quantize_q4x32([=](int c) { return static_cast<float>(v[c]); }, 32, codes));
-      for (int c = 0; c < 32; ++c) v[c] = bf16(numerics::e2m1_value(codes[c]) * scale);
-    }
-  });
+  for_each(
+      exec, "bathys.quantize_q4x32", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
+        std::uint8_t codes[32];
+        for (int g = 0; g < groups; ++g) {
+          bf16* v = row_of(x, i) + 32 * g;
+          const float scale = numerics::e8m0_value(
+              numerics::quantize_q4x32([=](int c) { return static_cast<float>(v[c]); }, 32, codes));
+          for (int c = 0; c < 32; ++c) v[c] = bf16(numerics::e2m1_value(codes[c]) * scale);
+        }
+      });
 }
 
 namespace {
@@ -34,7 +36,9 @@ struct EveryGroup {
 struct CandidateGroups {
   Mat<const std::int32_t> blocks;
   int block = 1;
-  BATHYS_FUNCTION std::int64_t columns(std::int64_t, std::int64_t) const { return static_cast<std::int64_t>(blocks.extent(1)) * block; }
+  BATHYS_FUNCTION std::int64_t columns(std::int64_t, std::int64_t) const {
+    return static_cast<std::int64_t>(blocks.extent(1)) * block;
+  }
   BATHYS_FUNCTION std::int64_t group(std::int64_t t, std::int64_t column) const {
     const std::int32_t b = row_of(blocks, t)[column / block];
     return b < 0 ? -1 : std::int64_t{b} * block + column % block;
@@ -65,7 +69,8 @@ struct ScoreColumns {
 
   // Scratch in floats: q, head weights, a tile of keys, its dots.
   BATHYS_FUNCTION static std::int64_t scratch(int heads, int index_head_dim) {
-    return std::int64_t{heads} * index_head_dim + heads + std::int64_t{kKeyTile} * index_head_dim + std::int64_t{kKeyTile} * heads;
+    return std::int64_t{heads} * index_head_dim + heads + std::int64_t{kKeyTile} * index_head_dim +
+           std::int64_t{kKeyTile} * heads;
   }
 
   template <class Member>
@@ -90,7 +95,8 @@ struct ScoreColumns {
     const ScoreColumns& self = *this;
     threads.each(heads, [&](int head) {
       weight[head] = static_cast<float>(row_of(self.in.weight, i)[head]) * self.weight_scale;
-      for (int c = 0; c < d; c += kLanes) store_lanes(q + head * d + c, load_lanes(row_of(self.in.q, i) + head * d + c));
+      for (int c = 0; c < d; c += kLanes)
+        store_lanes(q + head * d + c, load_lanes(row_of(self.in.q, i) + head * d + c));
     });
     for (std::int64_t column = first; column < end; column += kKeyTile) {
       const int count = end - column < kKeyTile ? static_cast<int>(end - column) : kKeyTile;
@@ -98,18 +104,22 @@ struct ScoreColumns {
       threads.each(count, [&](int k) { self.decode(t, column + k, reachable, tile + k * d); });
       threads.wait();
       const int pairs = (count + 1) / 2;
-      threads.each((heads + 1) / 2 * pairs, [&](int item) { self.dot_pair(q, tile, dots, item / pairs * 2, item % pairs * 2, count); });
+      threads.each((heads + 1) / 2 * pairs,
+                   [&](int item) { self.dot_pair(q, tile, dots, item / pairs * 2, item % pairs * 2, count); });
       threads.wait();
       threads.each(count, [&](int k) { self.score(s, t, column + k, reachable, weight, dots + k * heads); });
     }
   }
 
-  BATHYS_FUNCTION bool valid(std::int64_t group, std::int64_t reachable) const { return group >= 0 && group < reachable; }
+  BATHYS_FUNCTION bool valid(std::int64_t group, std::int64_t reachable) const {
+    return group >= 0 && group < reachable;
+  }
 
   BATHYS_FUNCTION void decode(std::int64_t t, std::int64_t column, std::int64_t reachable, float* key) const {
     const std::int64_t group = columns.group(t, column);
     if (valid(group, reachable)) {
-      decode_key(key_record(in.pages, in.step_rows.sequence(t), group, in.head_dim, in.index_head_dim), in.index_head_dim, key);
+      decode_key(key_record(in.pages, in.step_rows.sequence(t), group, in.head_dim, in.index_head_dim),
+                 in.index_head_dim, key);
     } else {
       for (int c = 0; c < in.index_head_dim; ++c) key[c] = 0;
     }
@@ -138,8 +148,8 @@ struct ScoreColumns {
     }
   }
 
-  BATHYS_FUNCTION void score(std::int64_t s, std::int64_t t, std::int64_t column, std::int64_t reachable, const float* weight,
-                             const float* dots) const {
+  BATHYS_FUNCTION void score(std::int64_t s, std::int64_t t, std::int64_t column, std::int64_t reachable,
+                             const float* weight, const float* dots) const {
     float sum = numerics::float_of_bits(0xff800000U);
     if (valid(columns.group(t, column), reachable)) {
       sum = numerics::sum16(in.heads, [=](std::int64_t h) { return (dots[h] < 0.0F ? 0.0F : dots[h]) * weight[h]; });
@@ -160,13 +170,13 @@ void check_queries(const char* kernel, const IndexQueries& in, std::int64_t row0
 }
 
 template <class Columns>
-void launch_scores(const Exec& exec, const char* label, const IndexQueries& in, const Columns& columns, std::int64_t row0,
-                   const Mat<float>& scores) {
+void launch_scores(const Exec& exec, const char* label, const IndexQueries& in, const Columns& columns,
+                   std::int64_t row0, const Mat<float>& scores) {
   check_queries(label, in, row0, rows_in(scores));
   const std::int64_t items = (columns_in(scores) + kColumnsPerItem - 1) / kColumnsPerItem;
   if (rows_in(scores) * items == 0) return;
-  const auto weight_scale =
-      static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.index_head_dim)) / std::sqrt(static_cast<double>(in.heads)));
+  const auto weight_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.index_head_dim)) /
+                                               std::sqrt(static_cast<double>(in.heads)));
   using Work = ScoreColumns<Columns>;
   const Work work{in, columns, scores, row0, items, weight_scale};
   const auto bytes = static_cast<std::size_t>(Work::scratch(in.heads, in.index_head_dim)) * sizeof(float);
@@ -181,9 +191,10 @@ void index_scores(const Exec& exec, const IndexQueries& in, std::int64_t row0, c
   launch_scores(exec, "bathys.index_scores", in, EveryGroup{}, row0, scores);
 }
 
-void index_scores_of_candidates(const Exec& exec, const IndexQueries& in, std::int64_t row0, const Mat<const std::int32_t>& blocks, int block,
-                                const Mat<float>& scores) {
-  check_at_least("index_scores_of_candidates", "columns of scores", columns_in(scores), std::int64_t{columns_in(blocks)} * block);
+void index_scores_of_candidates(const Exec& exec, const IndexQueries& in, std::int64_t row0,
+                                const Mat<const std::int32_t>& blocks, int block, const Mat<float>& scores) {
+  check_at_least("index_scores_of_candidates", "columns of scores", columns_in(scores),
+                 std::int64_t{columns_in(blocks)} * block);
   launch_scores(exec, "bathys.index_scores_of_candidates", in, CandidateGroups{blocks, block}, row0, scores);
 }
 
@@ -191,35 +202,41 @@ void select_groups(const Exec& exec, const IndexQueries& in, std::int64_t row0, 
                    const Mat<std::int32_t>& chosen) {
   check_queries("select_groups", in, row0, rows_in(scores));
   const int topk = columns_in(chosen);
-  for_each(exec, "bathys.select_groups", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
-    const std::int64_t t = step_row(in.rows, row0 + s);
-    select_topk_row(row_of(scores, s), reachable_groups(in.step_rows.position(t), in.ratio), topk, row_of(chosen, t));
-  });
+  for_each(
+      exec, "bathys.select_groups", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
+        const std::int64_t t = step_row(in.rows, row0 + s);
+        select_topk_row(row_of(scores, s), reachable_groups(in.step_rows.position(t), in.ratio), topk,
+                        row_of(chosen, t));
+      });
 }
 
-void select_groups_of_candidates(const Exec& exec, const IndexQueries& in, std::int64_t row0, const Mat<const float>& scores,
-                                 const Mat<const std::int32_t>& blocks, int block, const Mat<std::int32_t>& chosen) {
+void select_groups_of_candidates(const Exec& exec, const IndexQueries& in, std::int64_t row0,
+                                 const Mat<const float>& scores, const Mat<const std::int32_t>& blocks, int block,
+                                 const Mat<std::int32_t>& chosen) {
   check_queries("select_groups_of_candidates", in, row0, rows_in(scores));
   const int topk = columns_in(chosen);
   const CandidateGroups columns{blocks, block};
-  for_each(exec, "bathys.select_groups_of_candidates", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
-    const std::int64_t t = step_row(in.rows, row0 + s);
-    const std::int64_t n = columns.reachable_columns(t, reachable_groups(in.step_rows.position(t), in.ratio));
-    std::int32_t* out = row_of(chosen, t);
-    select_topk_row(row_of(scores, s), n, topk, out);
-    for (int c = 0; c < topk && out[c] >= 0; ++c) out[c] = static_cast<std::int32_t>(columns.group(t, out[c]));
-  });
+  for_each(
+      exec, "bathys.select_groups_of_candidates", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
+        const std::int64_t t = step_row(in.rows, row0 + s);
+        const std::int64_t n = columns.reachable_columns(t, reachable_groups(in.step_rows.position(t), in.ratio));
+        std::int32_t* out = row_of(chosen, t);
+        select_topk_row(row_of(scores, s), n, topk, out);
+        for (int c = 0; c < topk && out[c] >= 0; ++c) out[c] = static_cast<std::int32_t>(columns.group(t, out[c]));
+      });
 }
 
-void select_candidate_blocks(const Exec& exec, const IndexQueries& in, std::int64_t row0, const Mat<const float>& scores, int block,
-                             const Mat<std::int32_t>& blocks) {
+void select_candidate_blocks(const Exec& exec, const IndexQueries& in, std::int64_t row0,
+                             const Mat<const float>& scores, int block, const Mat<std::int32_t>& blocks) {
   check_queries("select_candidate_blocks", in, row0, rows_in(scores));
   check_at_least("select_candidate_blocks", "block", block, 1);
   const int topk = columns_in(blocks);
-  for_each(exec, "bathys.select_candidate_blocks", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
-    const std::int64_t t = step_row(in.rows, row0 + s);
-    select_blocks_row(row_of(scores, s), reachable_groups(in.step_rows.position(t), in.ratio), block, topk, row_of(blocks, t));
-  });
+  for_each(
+      exec, "bathys.select_candidate_blocks", rows_in(scores), KOKKOS_LAMBDA(const std::int64_t s) {
+        const std::int64_t t = step_row(in.rows, row0 + s);
+        select_blocks_row(row_of(scores, s), reachable_groups(in.step_rows.position(t), in.ratio), block, topk,
+                          row_of(blocks, t));
+      });
 }
 
 }  // namespace bathys::kernels

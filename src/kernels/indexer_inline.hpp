@@ -4,8 +4,9 @@
 #include "kernels/indexer.hpp"
 #include "numerics/bits.hpp"
 
-// Exact selection of the k best without workspace: the k-th best key is found byte by byte with a histogram, then one pass in index order
-// emits what is above it and the first of what equals it.  So ties go to the lower index and the result is sorted.
+// Exact selection of the k best without workspace: the k-th best key is found byte by byte with a histogram, then one
+// pass in index order emits what is above it and the first of what equals it.  So ties go to the lower index and the
+// result is sorted.
 namespace bathys::kernels {
 
 namespace detail {

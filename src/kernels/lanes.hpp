@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-
 #include "numerics/bf16.hpp"
 #include "numerics/reduce.hpp"
+
+#include <cmath>
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__) && !defined(__CUDACC__)
 #define BATHYS_LANES_AVX2 1
 #include <immintrin.h>
 #endif
 
-// The 16 partial sums of numerics/reduce.hpp as one value, so that a tile of them stays in registers.  Two AVX2 registers where the
-// host has them, an array elsewhere; the same bits either way, because each lane does the same fma and the tree is the same.
+// The 16 partial sums of numerics/reduce.hpp as one value, so that a tile of them stays in registers.  Two AVX2
+// registers where the host has them, an array elsewhere; the same bits either way, because each lane does the same fma
+// and the tree is the same.
 #if defined(__CUDA_ARCH__)
 #define BATHYS_UNROLL _Pragma("unroll")
 #elif defined(__CUDACC__)
@@ -36,7 +37,9 @@ struct Lanes {
 inline Lanes load_lanes(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
 inline Lanes load_lanes(const bf16* p) {
   const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  const auto widen = [](__m128i half) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16)); };
+  const auto widen = [](__m128i half) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
+  };
   return {widen(_mm256_castsi256_si128(v)), widen(_mm256_extracti128_si256(v, 1))};
 }
 inline Lanes broadcast_lanes(float v) { return {_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
@@ -47,8 +50,12 @@ inline void store_lanes(float* p, const Lanes& v) {
 inline Lanes fma_lanes(const Lanes& a, const Lanes& b, const Lanes& c) {
   return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-inline Lanes multiply_lanes(const Lanes& a, const Lanes& b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
-inline Lanes add_lanes(const Lanes& a, const Lanes& b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+inline Lanes multiply_lanes(const Lanes& a, const Lanes& b) {
+  return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)};
+}
+inline Lanes add_lanes(const Lanes& a, const Lanes& b) {
+  return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
+}
 
 // The fixed tree of numerics::tree16.
 inline float tree_lanes(const Lanes& v) {
@@ -100,7 +107,8 @@ BATHYS_FUNCTION float tree_lanes(Lanes v) { return numerics::tree16(v.lane); }
 
 #endif
 
-// The first `count` of 16 values; missing lanes are +0, and fma(+0, +0, c) leaves a partial sum that started at +0 as it is.
+// The first `count` of 16 values; missing lanes are +0, and fma(+0, +0, c) leaves a partial sum that started at +0 as
+// it is.
 template <class T>
 BATHYS_FUNCTION Lanes load_lanes(const T* p, std::int64_t count) {
   if (count >= kLanes) return load_lanes(p);
@@ -116,7 +124,8 @@ BATHYS_FUNCTION void store_lanes(bf16* p, const Lanes& v) {
     const __m256i u = _mm256_castps_si256(x);
     const __m256i upper = _mm256_srli_epi32(u, 16);
     const __m256i odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
-    const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
+    const __m256i rounded =
+        _mm256_srli_epi32(_mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff))), 16);
     const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
     return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
   };
@@ -138,9 +147,11 @@ BATHYS_FUNCTION void store_lanes(bf16* p, const Lanes& v, std::int64_t count) {
   for (int i = 0; i < count; ++i) p[i] = all[i];
 }
 
-// A tile of dot products a_i . b_j, each exactly numerics::dot16.   a [kA rows, stride_a]   b [kB rows, stride_b]   out[i][j]
+// A tile of dot products a_i . b_j, each exactly numerics::dot16.   a [kA rows, stride_a]   b [kB rows, stride_b]
+// out[i][j]
 template <int kA, int kB, class A, class B>
-BATHYS_FUNCTION void dot_tile(const A* a, std::int64_t stride_a, const B* b, std::int64_t stride_b, std::int64_t n, float (&out)[kA][kB]) {
+BATHYS_FUNCTION void dot_tile(const A* a, std::int64_t stride_a, const B* b, std::int64_t stride_b, std::int64_t n,
+                              float (&out)[kA][kB]) {
   Lanes sum[kA][kB];
   const std::int64_t whole = n / kLanes * kLanes;
   for (std::int64_t c = 0; c < whole; c += kLanes) {
@@ -159,7 +170,8 @@ BATHYS_FUNCTION void dot_tile(const A* a, std::int64_t stride_a, const B* b, std
     for (int i = 0; i < kA; ++i) {
       const Lanes left = load_lanes(a + i * stride_a + whole, n - whole);
       BATHYS_UNROLL
-      for (int j = 0; j < kB; ++j) sum[i][j] = fma_lanes(left, load_lanes(b + j * stride_b + whole, n - whole), sum[i][j]);
+      for (int j = 0; j < kB; ++j)
+        sum[i][j] = fma_lanes(left, load_lanes(b + j * stride_b + whole, n - whole), sum[i][j]);
     }
   }
   BATHYS_UNROLL

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/error.hpp"
 #include "kernels/views.hpp"
+
+#include <cstdint>
 
 // What the sources of this folder share: row pointers, shape checks, labelled launches.
 namespace bathys::kernels {
@@ -31,16 +31,18 @@ BATHYS_FUNCTION int columns_in(const View& v) {
 
 // throws Error(internal) when an extent is not what the kernel takes
 inline void check_extent(const char* kernel, const char* what, std::int64_t found, std::int64_t expected) {
-  require(found == expected, ExitCode::internal, "{}: {} is {}, expected {}; this is a fault of the program, please report it", kernel, what,
-          found, expected);
+  require(found == expected, ExitCode::internal,
+          "{}: {} is {}, expected {}; this is a fault of the program, please report it", kernel, what, found, expected);
 }
 inline void check_at_least(const char* kernel, const char* what, std::int64_t found, std::int64_t least) {
-  require(found >= least, ExitCode::internal, "{}: {} is {}, expected at least {}; this is a fault of the program, please report it", kernel,
-          what, found, least);
+  require(found >= least, ExitCode::internal,
+          "{}: {} is {}, expected at least {}; this is a fault of the program, please report it", kernel, what, found,
+          least);
 }
 inline void check_multiple(const char* kernel, const char* what, std::int64_t found, std::int64_t unit) {
-  require(found % unit == 0, ExitCode::internal, "{}: {} is {}, expected a multiple of {}; this is a fault of the program, please report it",
-          kernel, what, found, unit);
+  require(found % unit == 0, ExitCode::internal,
+          "{}: {} is {}, expected a multiple of {}; this is a fault of the program, please report it", kernel, what,
+          found, unit);
 }
 // A row map is empty or names a step row for each of n rows.
 inline void check_row_map(const char* kernel, const Vec<const std::int32_t>& rows, std::int64_t n) {
@@ -56,7 +58,9 @@ void for_each(const Exec& exec, const char* label, std::int64_t n, const Body& b
 
 // Columns that one work item of an element-wise kernel takes, so that a single row still spreads over the threads.
 inline constexpr int kColumnChunk = 1024;
-BATHYS_FUNCTION int chunks_of(std::int64_t columns) { return static_cast<int>((columns + kColumnChunk - 1) / kColumnChunk); }
+BATHYS_FUNCTION int chunks_of(std::int64_t columns) {
+  return static_cast<int>((columns + kColumnChunk - 1) / kColumnChunk);
+}
 BATHYS_FUNCTION int chunk_end(int chunk, int columns) {
   const int end = (chunk + 1) * kColumnChunk;
   return end < columns ? end : columns;

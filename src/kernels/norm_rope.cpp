@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/norm_rope.hpp"
 
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 #include "numerics/maths.hpp"
+
+#include <algorithm>
+#include <cmath>
 
 namespace bathys::kernels {
 
@@ -15,15 +15,16 @@ void rms_norm(const Exec& exec, const Mat<const bf16>& x, const Vec<const bf16>&
   check_extent("rms_norm", "columns of y", columns_in(y), width);
   check_extent("rms_norm", "length of gain", rows_in(gain), width);
   check_at_least("rms_norm", "rows of y", rows_in(y), rows_in(x));
-  for_each(exec, "bathys.rms_norm", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
-    const bf16* in = row_of(x, i);
-    bf16* out = row_of(y, i);
-    const float mean = dot_row(in, in, width) / static_cast<float>(width);
-    const float scale = numerics::reciprocal_sqrt(mean + eps);
-    for (int c = 0; c < width; ++c) {
-      out[c] = bf16(static_cast<float>(gain(c)) * (static_cast<float>(in[c]) * scale));
-    }
-  });
+  for_each(
+      exec, "bathys.rms_norm", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
+        const bf16* in = row_of(x, i);
+        bf16* out = row_of(y, i);
+        const float mean = dot_row(in, in, width) / static_cast<float>(width);
+        const float scale = numerics::reciprocal_sqrt(mean + eps);
+        for (int c = 0; c < width; ++c) {
+          out[c] = bf16(static_cast<float>(gain(c)) * (static_cast<float>(in[c]) * scale));
+        }
+      });
 }
 
 namespace {
@@ -41,7 +42,8 @@ std::vector<float> rope_frequencies(const RopeSettings& s) {
   check_multiple("rope_frequencies", "rope_dim", s.rope_dim, 2);
   std::vector<float> freqs(static_cast<std::size_t>(s.rope_dim / 2));
   for (std::size_t j = 0; j < freqs.size(); ++j) {
-    const double power = numerics::exp_double(2.0 * static_cast<double>(j) / s.rope_dim * numerics::log_double(s.theta));
+    const double power =
+        numerics::exp_double(2.0 * static_cast<double>(j) / s.rope_dim * numerics::log_double(s.theta));
     freqs[j] = 1.0F / static_cast<float>(power);
   }
   if (s.original_seq_len > 0) {
@@ -57,21 +59,23 @@ std::vector<float> rope_frequencies(const RopeSettings& s) {
   return freqs;
 }
 
-void rope_table(const Exec& exec, const Vec<const std::int64_t>& positions, const Vec<const float>& freqs, const Cube<float>& table) {
+void rope_table(const Exec& exec, const Vec<const std::int64_t>& positions, const Vec<const float>& freqs,
+                const Cube<float>& table) {
   const auto pairs = static_cast<int>(freqs.extent(0));
   check_extent("rope_table", "pairs of the table", static_cast<std::int64_t>(table.extent(1)), pairs);
   check_extent("rope_table", "last extent of the table", static_cast<std::int64_t>(table.extent(2)), 2);
   check_at_least("rope_table", "rows of the table", rows_in(table), rows_in(positions));
-  for_each(exec, "bathys.rope_table", rows_in(positions) * pairs, KOKKOS_LAMBDA(const std::int64_t item) {
-    const std::int64_t i = item / pairs;
-    const int j = static_cast<int>(item % pairs);
-    const float angle = static_cast<float>(positions(i)) * freqs(j);
-    double sine = 0;
-    double cosine = 0;
-    numerics::sincos_double(static_cast<double>(angle), sine, cosine);
-    table(i, j, 0) = static_cast<float>(cosine);
-    table(i, j, 1) = static_cast<float>(sine);
-  });
+  for_each(
+      exec, "bathys.rope_table", rows_in(positions) * pairs, KOKKOS_LAMBDA(const std::int64_t item) {
+        const std::int64_t i = item / pairs;
+        const int j = static_cast<int>(item % pairs);
+        const float angle = static_cast<float>(positions(i)) * freqs(j);
+        double sine = 0;
+        double cosine = 0;
+        numerics::sincos_double(static_cast<double>(angle), sine, cosine);
+        table(i, j, 0) = static_cast<float>(cosine);
+        table(i, j, 1) = static_cast<float>(sine);
+      });
 }
 
 void rope_rotate(const Exec& exec, const Mat<bf16>& x, int heads, int head_dim, const Vec<const std::int32_t>& rows,
@@ -81,20 +85,21 @@ void rope_rotate(const Exec& exec, const Mat<bf16>& x, int heads, int head_dim, 
   check_at_least("rope_rotate", "head_dim", head_dim, 2 * pairs);
   check_row_map("rope_rotate", rows, rows_in(x));
   if (rows.extent(0) == 0) check_at_least("rope_rotate", "rows of the table", rows_in(table), rows_in(x));
-  for_each(exec, "bathys.rope_rotate", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
-    const float* angles = table.data() + step_row(rows, i) * 2 * pairs;
-    for (int head = 0; head < heads; ++head) {
-      bf16* v = row_of(x, i) + (head + 1) * head_dim - 2 * pairs;
-      for (int j = 0; j < pairs; ++j) {
-        const float cosine = angles[2 * j];
-        const float sine = inverse ? -angles[2 * j + 1] : angles[2 * j + 1];
-        const auto real = static_cast<float>(v[2 * j]);
-        const auto imaginary = static_cast<float>(v[2 * j + 1]);
-        v[2 * j] = bf16(real * cosine - imaginary * sine);
-        v[2 * j + 1] = bf16(real * sine + imaginary * cosine);
-      }
-    }
-  });
+  for_each(
+      exec, "bathys.rope_rotate", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
+        const float* angles = table.data() + step_row(rows, i) * 2 * pairs;
+        for (int head = 0; head < heads; ++head) {
+          bf16* v = row_of(x, i) + (head + 1) * head_dim - 2 * pairs;
+          for (int j = 0; j < pairs; ++j) {
+            const float cosine = angles[2 * j];
+            const float sine = inverse ? -angles[2 * j + 1] : angles[2 * j + 1];
+            const auto real = static_cast<float>(v[2 * j]);
+            const auto imaginary = static_cast<float>(v[2 * j + 1]);
+            v[2 * j] = bf16(real * cosine - imaginary * sine);
+            v[2 * j + 1] = bf16(real * sine + imaginary * cosine);
+          }
+        }
+      });
 }
 
 }  // namespace bathys::kernels

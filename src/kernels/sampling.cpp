@@ -13,7 +13,8 @@ namespace {
 BATHYS_FUNCTION float minus_infinity() { return numerics::float_of_bits(0xff800000U); }
 BATHYS_FUNCTION float not_a_number() { return numerics::float_of_bits(0x7fc00000U); }
 
-// Order-preserving integer of a logit, NaN above all and -0 equal to +0: integer maxima vectorize, and their order does not matter.
+// Order-preserving integer of a logit, NaN above all and -0 equal to +0: integer maxima vectorize, and their order does
+// not matter.
 BATHYS_FUNCTION std::uint32_t rank_of(float logit) {
   const std::uint32_t u = numerics::bits_of_float(logit + 0.0F);
   const std::uint32_t flip = (0U - (u >> 31)) | 0x80000000U;
@@ -51,51 +52,58 @@ BATHYS_FUNCTION Best row_best(const float* logits, std::int64_t columns) {
 
 }  // namespace
 
-void best_logit(const Exec& exec, const Mat<const float>& logits, std::int64_t first, const Vec<float>& best, const Vec<std::int64_t>& id) {
+void best_logit(const Exec& exec, const Mat<const float>& logits, std::int64_t first, const Vec<float>& best,
+                const Vec<std::int64_t>& id) {
   check_at_least("best_logit", "length of best", rows_in(best), rows_in(logits));
   check_at_least("best_logit", "length of id", rows_in(id), rows_in(logits));
-  for_each(exec, "bathys.best_logit", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) {
-    const Best found = row_best(row_of(logits, q), static_cast<std::int64_t>(logits.extent(1)));
-    best(q) = found.value;
-    id(q) = found.column < 0 ? -1 : first + found.column;
-  });
+  for_each(
+      exec, "bathys.best_logit", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) {
+        const Best found = row_best(row_of(logits, q), static_cast<std::int64_t>(logits.extent(1)));
+        best(q) = found.value;
+        id(q) = found.column < 0 ? -1 : first + found.column;
+      });
 }
 
-void sum_exp(const Exec& exec, const Mat<const float>& logits, const Vec<const float>& max, const Vec<std::int64_t>& sums) {
+void sum_exp(const Exec& exec, const Mat<const float>& logits, const Vec<const float>& max,
+             const Vec<std::int64_t>& sums) {
   check_at_least("sum_exp", "length of max", rows_in(max), rows_in(logits));
   check_at_least("sum_exp", "length of sums", rows_in(sums), rows_in(logits));
   const int width = columns_in(logits);
   const int chunks = chunks_of(width);
-  for_each(exec, "bathys.sum_exp.clear", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) { sums(q) = 0; });
-  for_each(exec, "bathys.sum_exp", rows_in(logits) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
-    const std::int64_t q = item / chunks;
-    const int chunk = static_cast<int>(item % chunks);
-    const float* l = row_of(logits, q);
-    const float largest = max(q);
-    // A grain is at most 1, in units of 2^-44 below 2^51: adding 1.5 * 2^52 rounds it as rint does and leaves it in the low bits.
-    constexpr double kUnit = 0x1p44;
-    constexpr double kShift = 0x1.8p52;
-    const int end = chunk_end(chunk, width);
-    std::int64_t sum = 0;
-    for (int c = chunk * kColumnChunk; c < end; ++c) {
-      const float e = numerics::exp_float(l[c] - largest);
-      const float grain = e <= 1.0F ? e : 0.0F;  // NaN: best_logit has told already
-      const double shifted = static_cast<double>(grain) * kUnit + kShift;
-      sum += static_cast<std::int64_t>(numerics::bits_of_double(shifted) - numerics::bits_of_double(kShift));
-    }
-    Kokkos::atomic_add(&sums(q), sum);  // integers: any order gives the same bits
-  });
+  for_each(
+      exec, "bathys.sum_exp.clear", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) { sums(q) = 0; });
+  for_each(
+      exec, "bathys.sum_exp", rows_in(logits) * chunks, KOKKOS_LAMBDA(const std::int64_t item) {
+        const std::int64_t q = item / chunks;
+        const int chunk = static_cast<int>(item % chunks);
+        const float* l = row_of(logits, q);
+        const float largest = max(q);
+        // A grain is at most 1, in units of 2^-44 below 2^51: adding 1.5 * 2^52 rounds it as rint does and leaves it in
+        // the low bits.
+        constexpr double kUnit = 0x1p44;
+        constexpr double kShift = 0x1.8p52;
+        const int end = chunk_end(chunk, width);
+        std::int64_t sum = 0;
+        for (int c = chunk * kColumnChunk; c < end; ++c) {
+          const float e = numerics::exp_float(l[c] - largest);
+          const float grain = e <= 1.0F ? e : 0.0F;  // NaN: best_logit has told already
+          const double shifted = static_cast<double>(grain) * kUnit + kShift;
+          sum += static_cast<std::int64_t>(numerics::bits_of_double(shifted) - numerics::bits_of_double(kShift));
+        }
+        Kokkos::atomic_add(&sums(q), sum);  // integers: any order gives the same bits
+      });
 }
 
-void pick_logit(const Exec& exec, const Mat<const float>& logits, std::int64_t first, const Vec<const std::int64_t>& ids,
-                const Vec<float>& out) {
+void pick_logit(const Exec& exec, const Mat<const float>& logits, std::int64_t first,
+                const Vec<const std::int64_t>& ids, const Vec<float>& out) {
   check_at_least("pick_logit", "length of ids", rows_in(ids), rows_in(logits));
   check_at_least("pick_logit", "length of out", rows_in(out), rows_in(logits));
-  for_each(exec, "bathys.pick_logit", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) {
-    const std::int64_t column = ids(q) - first;
-    const bool owned = ids(q) >= 0 && column >= 0 && column < static_cast<std::int64_t>(logits.extent(1));
-    out(q) = owned ? row_of(logits, q)[column] : 0.0F;
-  });
+  for_each(
+      exec, "bathys.pick_logit", rows_in(logits), KOKKOS_LAMBDA(const std::int64_t q) {
+        const std::int64_t column = ids(q) - first;
+        const bool owned = ids(q) >= 0 && column >= 0 && column < static_cast<std::int64_t>(logits.extent(1));
+        out(q) = owned ? row_of(logits, q)[column] : 0.0F;
+      });
 }
 
 namespace {
@@ -132,8 +140,9 @@ struct RowNoise {
   }
 };
 
-// Whether a word can give noise of at least `gap`.  g >= gap needs 1 - u <= -log u <= e^-gap <= 2^-n with n = floor(gap / ln 2), so the
-// word's complement must be below 2^(32-n).  1.4426 is a little less than 1 / ln 2, which leaves room for every rounding.
+// Whether a word can give noise of at least `gap`.  g >= gap needs 1 - u <= -log u <= e^-gap <= 2^-n with n = floor(gap
+// / ln 2), so the word's complement must be below 2^(32-n).  1.4426 is a little less than 1 / ln 2, which leaves room
+// for every rounding.
 BATHYS_FUNCTION bool may_reach(std::uint32_t word, double gap) {
   if (!(gap > 0)) return true;
   if (gap >= 22.9) return false;
@@ -164,7 +173,8 @@ struct DrawRow {
     RowNoise noise{keys.key(q), keys.position(q), keys.repeat(q)};
     // Start from the largest logit, then most others are ruled out by their word alone, before any logarithm.
     if (is_allowed(q, start.column)) {
-      draw.offer(static_cast<double>(start.value / temperature) + numerics::gumbel(noise.word(first + start.column)), first + start.column);
+      draw.offer(static_cast<double>(start.value / temperature) + numerics::gumbel(noise.word(first + start.column)),
+                 first + start.column);
     }
     for (std::int64_t c = 0; c < static_cast<std::int64_t>(logits.extent(1)); ++c) {
       if (!is_allowed(q, c)) continue;
@@ -195,8 +205,8 @@ struct DrawRow {
 
 }  // namespace
 
-void draw(const Exec& exec, const Mat<const float>& logits, std::int64_t first, const DrawKeys& keys, const Mat<const std::uint32_t>& allowed,
-          const Vec<double>& best, const Vec<std::int64_t>& id) {
+void draw(const Exec& exec, const Mat<const float>& logits, std::int64_t first, const DrawKeys& keys,
+          const Mat<const std::uint32_t>& allowed, const Vec<double>& best, const Vec<std::int64_t>& id) {
   const std::int64_t n = rows_in(logits);
   check_at_least("draw", "keys", rows_in(keys.key), n);
   check_at_least("draw", "positions", rows_in(keys.position), n);

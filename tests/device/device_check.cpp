@@ -1,19 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels on a real device, in one program that needs neither a scheduler nor a file format: golden primitives, bits against the same
-// body on the host, cuBLAS, NCCL.
+// The kernels on a real device, in one program that needs neither a scheduler nor a file format: golden primitives,
+// bits against the same body on the host, cuBLAS, NCCL.
 //   device_check [golden.txt]     exit code 0: all held, 70: something did not, 77: no device here
-#include <cublas_v2.h>
-#include <cuda_runtime_api.h>
-
-#include <cmath>
-#include <cstdio>
-#include <exception>
-#include <fstream>
-#include <limits>
-#include <map>
-#include <string>
-#include <vector>
-
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 #include "kernels/attention_inline.hpp"
@@ -24,6 +12,18 @@
 #include "kernels/norm_rope.hpp"
 #include "kernels/sampling.hpp"
 #include "kernels/view_support.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
 #if defined(BATHYS_WITH_NCCL)
 #include "parallel/nccl_collectives.hpp"
 #endif
@@ -65,7 +65,8 @@ Golden read_golden(const std::string& path) {
 class Report {
  public:
   void check(const std::string& name, bool held, const std::string& words = "") {
-    std::printf("event=device_check name=%s result=%s%s%s\n", name.c_str(), held ? "ok" : "failed", words.empty() ? "" : " ", words.c_str());
+    std::printf("event=device_check name=%s result=%s%s%s\n", name.c_str(), held ? "ok" : "failed",
+                words.empty() ? "" : " ", words.c_str());
     failed_ += held ? 0 : 1;
   }
   // At most one bf16 step off, in at most one element of 200.
@@ -81,7 +82,8 @@ class Report {
       off += steps != 0 ? 1 : 0;
       far = steps > 1;
     }
-    check(name, !far && off <= want.size() / 200, "one_step_off=" + std::to_string(off) + " of=" + std::to_string(want.size()));
+    check(name, !far && off <= want.size() / 200,
+          "one_step_off=" + std::to_string(off) + " of=" + std::to_string(want.size()));
   }
   // Within 1e-5 of the rms, or 1e-4 relative.
   void check_float(const std::string& name, const std::vector<float>& got, const std::vector<float>& want) {
@@ -116,13 +118,16 @@ void check_rows(const Golden& golden, Report& report) {
   for (const bool inverse : {false, true}) {
     const auto x = bf16_mat(at("rope/window_small/x"));
     rope_rotate(Exec(), x, 3, static_cast<int>(x.extent(1)) / 3, {}, table, inverse);
-    report.check_bf16(inverse ? "rope_inverse" : "rope", to_floats(x), at(inverse ? "rope/window_small/inverse" : "rope/window_small/forward").floats());
+    report.check_bf16(inverse ? "rope_inverse" : "rope", to_floats(x),
+                      at(inverse ? "rope/window_small/inverse" : "rope/window_small/forward").floats());
   }
 
   const auto h = bf16_mat(at("hc/m3_short/h"));
   const auto n = static_cast<std::int64_t>(h.extent(0));
   const HyperConnectionMix mix{poisoned<float>(n, 3), poisoned<float>(n, 3), poisoned<float>(n, 9)};
-  hc_mixes(Exec(), h, {float_mat(at("hc/m3_short/fn")), to_vec<float>(at("hc/m3_short/scale").floats()), to_vec<float>(at("hc/m3_short/base").floats())},
+  hc_mixes(Exec(), h,
+           {float_mat(at("hc/m3_short/fn")), to_vec<float>(at("hc/m3_short/scale").floats()),
+            to_vec<float>(at("hc/m3_short/base").floats())},
            3, 5, 1e-6F, 1e-20F, mix);
   report.check_float("hc_pre_mix", to_floats(mix.pre), at("hc/m3_short/pre").floats());
   report.check_float("hc_post_mix", to_floats(mix.post), at("hc/m3_short/post").floats());
@@ -133,8 +138,8 @@ void check_rows(const Golden& golden, Report& report) {
 }
 
 // A weight of the checkpoint's form, packed on the host and moved to the device.
-PackedLinear packed(WeightKind kind, std::int64_t n, std::int64_t k, const std::vector<std::uint8_t>& codes, std::int64_t code_stride,
-                    const std::vector<std::uint8_t>& scales, std::int64_t scale_stride) {
+PackedLinear packed(WeightKind kind, std::int64_t n, std::int64_t k, const std::vector<std::uint8_t>& codes,
+                    std::int64_t code_stride, const std::vector<std::uint8_t>& scales, std::int64_t scale_stride) {
   std::vector<std::uint8_t> bytes(packed_bytes(kind, n, k));
   clear_packed(kind, n, k, bytes.data());
   pack_rows(kind, n, k, 0, n, {codes.data(), code_stride, scales.data(), scale_stride}, bytes.data());
@@ -153,8 +158,8 @@ void check_linear_and_gate(const Golden& golden, Report& report) {
     return std::vector<std::uint8_t>(bits.begin(), bits.end());
   };
   const Tensor& x = at("linear/fp4/x");
-  const auto fp4 = packed(WeightKind::fp4, at("linear/fp4/w").rows, x.columns, bytes_of("linear/fp4/w"), at("linear/fp4/w").columns,
-                          bytes_of("linear/fp4/w_scale"), at("linear/fp4/w_scale").columns);
+  const auto fp4 = packed(WeightKind::fp4, at("linear/fp4/w").rows, x.columns, bytes_of("linear/fp4/w"),
+                          at("linear/fp4/w").columns, bytes_of("linear/fp4/w_scale"), at("linear/fp4/w_scale").columns);
   Activation activation(x.rows, x.columns, true);
   prepare_q8(Exec(), bf16_mat(x), x.columns, activation);
   const auto y = poisoned<bf16>(x.rows, fp4.n);
@@ -175,7 +180,8 @@ void check_linear_and_gate(const Golden& golden, Report& report) {
   const auto weight = poisoned<float>(gx.rows, 3);
   GateSettings settings;
   settings.route_scale = 1.5F;
-  gate(Exec(), logits, to_vec<float>(at("gate/sqrtsoftplus_top3/bias").floats()), to_vec<float>(at("gate/sqrtsoftplus_top3/bias_vl").floats()),
+  gate(Exec(), logits, to_vec<float>(at("gate/sqrtsoftplus_top3/bias").floats()),
+       to_vec<float>(at("gate/sqrtsoftplus_top3/bias_vl").floats()),
        to_vec<std::uint8_t>(at("gate/sqrtsoftplus_top3/image_mask").integers()), {}, settings, chosen, weight);
   // The golden rows are in the order of the scores, ours in the order of the experts.
   const auto ids = at("gate/sqrtsoftplus_top3/indices").integers();
@@ -187,7 +193,8 @@ void check_linear_and_gate(const Golden& golden, Report& report) {
     for (std::size_t c = first; c < first + 3; ++c) by_expert[ids[c]] = values[c];
     for (const auto& [id, value] : by_expert) {
       want_ids.push_back(id);
-      // Row 2 rests on float32 subnormals of the reference, which have few bits; it is checked on the host with its own tolerance.
+      // Row 2 rests on float32 subnormals of the reference, which have few bits; it is checked on the host with its own
+      // tolerance.
       if (first != 6) want_weights.push_back(value);
     }
   }
@@ -217,14 +224,16 @@ struct AttendListed {
   float scale;
 
   [[nodiscard]] BATHYS_FUNCTION int bytes() const {
-    return static_cast<int>(attention_scratch(heads, head_dim, static_cast<int>(idx.extent(1))) * static_cast<int>(sizeof(float)));
+    return static_cast<int>(attention_scratch(heads, head_dim, static_cast<int>(idx.extent(1))) *
+                            static_cast<int>(sizeof(float)));
   }
   template <class Threads>
   BATHYS_FUNCTION void row(const Threads& threads, int i, float* scratch) const {
     const std::int32_t* list = &idx(static_cast<std::size_t>(i), 0);
     int n = 0;
     while (n < static_cast<int>(idx.extent(1)) && list[n] >= 0) ++n;
-    const HeadBlock block{heads, head_dim, scale, &q(static_cast<std::size_t>(i), 0), sink.data(), &out(static_cast<std::size_t>(i), 0)};
+    const HeadBlock block{
+        heads, head_dim, scale, &q(static_cast<std::size_t>(i), 0), sink.data(), &out(static_cast<std::size_t>(i), 0)};
     attend(threads, ListedKeys{kv.data(), list, head_dim}, n, block, scratch);
   }
   KOKKOS_INLINE_FUNCTION void operator()(const Kokkos::TeamPolicy<Exec>::member_type& member) const {
@@ -252,8 +261,14 @@ void check_attention(const Golden& golden, Report& report) {
   const Tensor& q = golden.at("sparse_attn/small/q");
   const Tensor& idx = golden.at("sparse_attn/small/idx");
   const auto out = poisoned<bf16>(q.rows, q.columns);
-  const AttendListed work{float_mat(golden.at("sparse_attn/small/kv")), to_mat<std::int32_t>(idx.rows, idx.columns, compacted(idx)), bf16_mat(q),
-                          to_vec<float>(golden.at("sparse_attn/small/sink").floats()), out, 8, 32, static_cast<float>(1 / std::sqrt(32.0))};
+  const AttendListed work{float_mat(golden.at("sparse_attn/small/kv")),
+                          to_mat<std::int32_t>(idx.rows, idx.columns, compacted(idx)),
+                          bf16_mat(q),
+                          to_vec<float>(golden.at("sparse_attn/small/sink").floats()),
+                          out,
+                          8,
+                          32,
+                          static_cast<float>(1 / std::sqrt(32.0))};
   Kokkos::TeamPolicy<Exec> policy(static_cast<int>(q.rows), Kokkos::AUTO);
   policy.set_scratch_size(1, Kokkos::PerTeam(work.bytes()));
   Kokkos::parallel_for("device_check.attention", policy, work);
@@ -267,8 +282,16 @@ void check_bits(Report& report) {
   const auto chosen = poisoned<std::int32_t>(1, 512);
   std::vector<std::int32_t> want(512);
   select_topk_row(logits.data(), columns, 512, want.data());
-  const IndexQueries in{Mat<bf16>("test.q", 1, 32), Mat<bf16>("test.w", 1, 1), {},
-                        {to_vec<std::int64_t>(std::vector<int>{columns - 1}), to_vec<std::int32_t>(std::vector<int>{0})}, {}, 1, 32, 32, 1};
+  const IndexQueries in{
+      Mat<bf16>("test.q", 1, 32),
+      Mat<bf16>("test.w", 1, 1),
+      {},
+      {to_vec<std::int64_t>(std::vector<int>{columns - 1}), to_vec<std::int32_t>(std::vector<int>{0})},
+      {},
+      1,
+      32,
+      32,
+      1};
   select_groups(Exec(), in, 0, to_mat<float>(1, columns, logits), chosen);
   report.check("select_groups_bits", to_host(chosen) == want);
 
@@ -277,7 +300,8 @@ void check_bits(Report& report) {
   const Vec<std::int64_t> sums("test.sums", 1);
   sum_exp(Exec(), to_mat<float>(1, columns, logits), to_vec<float>(std::vector<float>{best}), sums);
   std::int64_t sum = 0;
-  for (const float v : logits) sum += static_cast<std::int64_t>(std::rint(double(numerics::exp_float(v - best)) * 0x1p44));
+  for (const float v : logits)
+    sum += static_cast<std::int64_t>(std::rint(double(numerics::exp_float(v - best)) * 0x1p44));
   report.check("sum_exp_bits", to_host(sums)[0] == sum);
 }
 
@@ -293,8 +317,8 @@ void check_cublas(Report& report) {
   const float zero = 0;
   bool held = cublasCreate(&handle) == CUBLAS_STATUS_SUCCESS;
   // Column-major: C^T = B^T A^T is our row-major C = A B.
-  held = held && cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, right.data(), n, left.data(), n, &zero, c.data(), n) ==
-                     CUBLAS_STATUS_SUCCESS;
+  held = held && cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, n, n, n, &one, right.data(), n, left.data(), n, &zero,
+                             c.data(), n) == CUBLAS_STATUS_SUCCESS;
   const auto got = to_floats(c);
   for (std::size_t i = 0; i < n && held; ++i) {
     for (std::size_t j = 0; j < n && held; ++j) {

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <numeric>
-
 #include "core/error.hpp"
 #include "kernels/attention_inline.hpp"
 #include "kernels/compressor.hpp"
 #include "kernels/sequences.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <limits>
+#include <numeric>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -48,10 +48,16 @@ TEST_P(SparseAttentionGolden, the_body_equals_the_golden_outputs_for_any_cut_of_
       for (const float v : slice(q.f, i * q.row_size(), (i + 1) * q.row_size())) query.emplace_back(v);
       std::vector<bf16> out(query.size());
       for (int head = 0; head < heads; head += block) {
-        const HeadBlock work{std::min(block, heads - head), d, static_cast<float>(file.attribute(group, "scale")), query.data() + head * d,
-                             sink.f.data() + head, out.data() + head * d};
-        std::vector<float> scratch(static_cast<std::size_t>(attention_scratch(block, d, static_cast<int>(list.size()))));
-        attend(OneThread{}, ListedKeys{kv.f.data(), list.data(), d}, static_cast<int>(list.size()), work, scratch.data());
+        const HeadBlock work{std::min(block, heads - head),
+                             d,
+                             static_cast<float>(file.attribute(group, "scale")),
+                             query.data() + head * d,
+                             sink.f.data() + head,
+                             out.data() + head * d};
+        std::vector<float> scratch(
+            static_cast<std::size_t>(attention_scratch(block, d, static_cast<int>(list.size()))));
+        attend(OneThread{}, ListedKeys{kv.f.data(), list.data(), d}, static_cast<int>(list.size()), work,
+               scratch.data());
       }
       for (const bf16 v : out) got.push_back(static_cast<float>(v));
     }
@@ -59,7 +65,8 @@ TEST_P(SparseAttentionGolden, the_body_equals_the_golden_outputs_for_any_cut_of_
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SparseAttentionGolden, testing::Values("small", "wide"), [](const auto& tested) { return tested.param; });
+INSTANTIATE_TEST_SUITE_P(All, SparseAttentionGolden, testing::Values("small", "wide"),
+                         [](const auto& tested) { return tested.param; });
 
 // A model of what attention should see: one sequence's whole history in plain vectors.
 struct History {
@@ -68,9 +75,9 @@ struct History {
   static constexpr int kIndexDim = 32;
   int window;
   int length;
-  std::vector<float> kv;       // [length, d] bf16 before storing
-  std::vector<float> latent;   // [length, d] compressed, ratio 1
-  std::vector<float> q;        // [length, H*d]
+  std::vector<float> kv;      // [length, d] bf16 before storing
+  std::vector<float> latent;  // [length, d] compressed, ratio 1
+  std::vector<float> q;       // [length, H*d]
   std::vector<float> sink;
 
   History(int window_, int length_) : window(window_), length(length_) {
@@ -88,14 +95,17 @@ struct History {
     return out;
   }
 
-  // Runs positions 0 .. length-1 in steps of `chunk` rows, next to a second sequence that lags behind; returns [length, H*d].
+  // Runs positions 0 .. length-1 in steps of `chunk` rows, next to a second sequence that lags behind; returns [length,
+  // H*d].
   [[nodiscard]] std::vector<float> run(int chunk, int topk) const {
     const std::int64_t record = window_record_bytes(kDim);
     const std::int64_t ring_offset = 24;
-    const Sequences sequences(2, ring_offset + window * record, length / kGroupsPerPage + 1, page_bytes(kDim, kIndexDim));
+    const Sequences sequences(2, ring_offset + window * record, length / kGroupsPerPage + 1,
+                              page_bytes(kDim, kIndexDim));
     std::vector<std::int64_t> j(static_cast<std::size_t>(length));
     std::iota(j.begin(), j.end(), 0);
-    store_groups(Exec(), to_mat<bf16>(length, kDim, latent), to_mat<bf16>(length, kIndexDim, std::vector<float>(j.size() * kIndexDim)),
+    store_groups(Exec(), to_mat<bf16>(length, kDim, latent),
+                 to_mat<bf16>(length, kIndexDim, std::vector<float>(j.size() * kIndexDim)),
                  {to_vec<std::int32_t>(std::vector<int>(j.size(), 1)), to_vec<std::int64_t>(j)}, sequences.pages());
     std::vector<float> out;
     for (int first = 0; first < length; first += chunk) {
@@ -149,7 +159,8 @@ struct History {
       const Sequences sequences(1, 8, static_cast<int>(n / kGroupsPerPage + 1), page_bytes(kDim, kIndexDim));
       std::vector<std::int64_t> j(static_cast<std::size_t>(n));
       std::iota(j.begin(), j.end(), 0);
-      store_groups(Exec(), to_mat<bf16>(n, kDim, rows), to_mat<bf16>(n, kIndexDim, std::vector<float>(j.size() * kIndexDim)),
+      store_groups(Exec(), to_mat<bf16>(n, kDim, rows),
+                   to_mat<bf16>(n, kIndexDim, std::vector<float>(j.size() * kIndexDim)),
                    {to_vec<std::int32_t>(std::vector<int>(j.size(), 0)), to_vec<std::int64_t>(j)}, sequences.pages());
       read_groups(Exec(), sequences.pages(), 0, n, back, poisoned<bf16>(n, kIndexDim));
     }
@@ -171,7 +182,8 @@ struct History {
         if (g >= 0) keys.push_back(row_of(group_kv, g));
       }
       for (int h = 0; h < kHeads; ++h) {
-        const auto o = reference::attend(row_of(q, t * kHeads + h), keys, double(sink[static_cast<std::size_t>(h)]), 0.125);
+        const auto o =
+            reference::attend(row_of(q, t * kHeads + h), keys, double(sink[static_cast<std::size_t>(h)]), 0.125);
         out.insert(out.end(), o.begin(), o.end());
       }
     }
@@ -199,7 +211,8 @@ TEST(SparseAttention, gives_the_same_bits_in_chunks_of_any_size) {
   for (const int window : {7, 16}) {
     const History history(window, 53);
     const auto whole = history.run(53, 20);
-    for (const int chunk : {1, 2, 3, 5, 8, 16, 17, 40}) EXPECT_EQ(history.run(chunk, 20), whole) << window << " " << chunk;
+    for (const int chunk : {1, 2, 3, 5, 8, 16, 17, 40})
+      EXPECT_EQ(history.run(chunk, 20), whole) << window << " " << chunk;
   }
 }
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/compressor.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <numeric>
-
 #include "kernels/indexer.hpp"
 #include "kernels/norm_rope.hpp"
 #include "kernels/sequences.hpp"
 #include "reference/linear.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <cstring>
+#include <numeric>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -23,7 +23,8 @@ reference::Weight plain_weight(const GoldenArray& w, WeightKind kind) {
   reference::Weight out{kind, w.rows(), w.row_size(), {}, {}};
   for (const float v : w.f) {
     const std::uint32_t bits = numerics::bits_of_float(v);
-    for (int byte = kind == WeightKind::f32 ? 0 : 2; byte < 4; ++byte) out.codes.push_back(static_cast<std::uint8_t>(bits >> (8 * byte)));
+    for (int byte = kind == WeightKind::f32 ? 0 : 2; byte < 4; ++byte)
+      out.codes.push_back(static_cast<std::uint8_t>(bits >> (8 * byte)));
   }
   return out;
 }
@@ -126,7 +127,13 @@ TEST_P(CompressorGolden, latents_keys_scores_candidates_and_choice_equal_the_gol
   store_groups(Exec(), rotated, to_mat<bf16>(groups, id, get("index_k").f), list, pages);
   IndexQueries in{to_mat<bf16>(n, std::int64_t{heads} * id, get("index_q").f),
                   to_mat<bf16>(n, heads, apply(plain_weight(get("weights_proj"), WeightKind::bf16), x.f, false, true)),
-                  {}, step.rows, pages, heads, id, static_cast<int>(d), ratio};
+                  {},
+                  step.rows,
+                  pages,
+                  heads,
+                  id,
+                  static_cast<int>(d),
+                  ratio};
   const auto scores = to_mat<float>(n, groups, std::vector<float>(static_cast<std::size_t>(n * groups), -INFINITY));
   index_scores(Exec(), in, 0, scores);
   const auto score_want = get("index_score");
@@ -159,15 +166,15 @@ TEST_P(CompressorGolden, latents_keys_scores_candidates_and_choice_equal_the_gol
     for (int c = 0; c < number("candidate_topk_blocks"); ++c) {
       const std::int64_t b = kept[static_cast<std::size_t>(t * number("candidate_topk_blocks") + c)];
       const std::int64_t end = std::min<std::int64_t>((b + 1) * number("candidate_block_size"), (t + 1) / ratio);
-      for (std::int64_t j = b * number("candidate_block_size"); b >= 0 && j < end; ++j) mask[static_cast<std::size_t>(t * groups + j)] = 1;
+      for (std::int64_t j = b * number("candidate_block_size"); b >= 0 && j < end; ++j)
+        mask[static_cast<std::size_t>(t * groups + j)] = 1;
     }
   }
   EXPECT_EQ(mask, get("candidates").i);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CompressorGolden, testing::Values(1, 2, 4), [](const auto& tested) {
-  return "ratio" + std::to_string(tested.param);
-});
+INSTANTIATE_TEST_SUITE_P(All, CompressorGolden, testing::Values(1, 2, 4),
+                         [](const auto& tested) { return "ratio" + std::to_string(tested.param); });
 
 // Pools a sequence's groups in steps of the given lengths, next to another sequence of the same data one row ahead.
 std::vector<std::vector<float>> pool_in_chunks(int ratio, int length, int chunk, int d) {
@@ -182,7 +189,8 @@ std::vector<std::vector<float>> pool_in_chunks(int ratio, int length, int chunk,
     std::vector<std::int32_t> rows;
     for (int b = 0; b < 2; ++b) {
       const int wanted = first[1] == 0 && b == 0 ? chunk + 1 : chunk;  // sequence 0 runs one row ahead
-      rows.push_back(static_cast<std::int32_t>(std::min<std::int64_t>(wanted, length - first[static_cast<std::size_t>(b)])));
+      rows.push_back(
+          static_cast<std::int32_t>(std::min<std::int64_t>(wanted, length - first[static_cast<std::size_t>(b)])));
     }
     const auto step = sequences.step(first, rows);
     std::vector<float> step_kv;
@@ -203,8 +211,8 @@ std::vector<std::vector<float>> pool_in_chunks(int ratio, int length, int chunk,
     const auto kv_view = to_mat<float>(step.n_rows, d, step_kv);
     const auto gate_view = to_mat<float>(step.n_rows, d, step_gate);
     const auto pooled = poisoned<bf16>(static_cast<std::int64_t>(group.size()), d);
-    compress_pool(Exec(), kv_view, gate_view, ratio, step.sequences, {to_vec<std::int32_t>(sequence), to_vec<std::int64_t>(group)},
-                  open_offset, pooled);
+    compress_pool(Exec(), kv_view, gate_view, ratio, step.sequences,
+                  {to_vec<std::int32_t>(sequence), to_vec<std::int64_t>(group)}, open_offset, pooled);
     compress_keep_open(Exec(), kv_view, gate_view, ratio, step.sequences, open_offset);
     const auto values = to_floats(pooled);
     for (std::size_t g = 0; g < group.size(); ++g) {
@@ -239,7 +247,8 @@ TEST(CompressPool, loses_no_remainder_between_calls_of_any_length) {
         }
       }
       for (const int chunk : {1, 2, 3, 5}) {
-        for (const auto& got : pool_in_chunks(ratio, length, chunk, d)) EXPECT_EQ(got, whole) << ratio << " " << length << " " << chunk;
+        for (const auto& got : pool_in_chunks(ratio, length, chunk, d))
+          EXPECT_EQ(got, whole) << ratio << " " << length << " " << chunk;
       }
     }
   }
@@ -265,7 +274,8 @@ TEST(StoreGroups, keeps_the_quantized_values_and_never_touches_a_neighbour) {
     }
     const auto count = static_cast<std::int64_t>(list.size());
     store_groups(Exec(), to_mat<bf16>(count, d, l), to_mat<bf16>(count, id, k),
-                 {to_vec<std::int32_t>(std::vector<int>(list.size(), b)), to_vec<std::int64_t>(list)}, sequences.pages());
+                 {to_vec<std::int32_t>(std::vector<int>(list.size(), b)), to_vec<std::int64_t>(list)},
+                 sequences.pages());
   };
   store(0, numbers);
   for (const auto j : numbers) store(1, {j});  // one at a time
@@ -279,12 +289,14 @@ TEST(StoreGroups, keeps_the_quantized_values_and_never_touches_a_neighbour) {
   EXPECT_EQ(read(1), std::make_pair(l, k));
   for (std::size_t first = 0; first < l.size(); first += 16) {
     std::uint8_t codes[16];
-    const float s = numerics::e4m3_value(numerics::quantize_q4x16([&](int i) { return latent[first + std::size_t(i)]; }, 16, codes));
+    const float s = numerics::e4m3_value(
+        numerics::quantize_q4x16([&](int i) { return latent[first + std::size_t(i)]; }, 16, codes));
     for (std::size_t i = 0; i < 16; ++i) ASSERT_EQ(l[first + i], numerics::e2m1_value(codes[i]) * s);
   }
   for (std::size_t first = 0; first < k.size(); first += 32) {
     std::uint8_t codes[32];
-    const float s = numerics::e8m0_value(numerics::quantize_q4x32([&](int i) { return key[first + std::size_t(i)]; }, 32, codes));
+    const float s =
+        numerics::e8m0_value(numerics::quantize_q4x32([&](int i) { return key[first + std::size_t(i)]; }, 32, codes));
     for (std::size_t i = 0; i < 32; ++i) ASSERT_EQ(k[first + i], numerics::e2m1_value(codes[i]) * s);
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device check runs on bare GPU machines without HDF5, so it reads a small text copy of some golden primitives.  This test keeps the
-// copy true; BATHYS_REWRITE=1 in the environment writes it anew.
-#include <gtest/gtest.h>
+// The device check runs on bare GPU machines without HDF5, so it reads a small text copy of some golden primitives.
+// This test keeps the copy true; BATHYS_REWRITE=1 in the environment writes it anew.
+#include "support/golden.hpp"
 
 #include <bit>
 #include <cstdlib>
@@ -9,8 +9,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
-
-#include "support/golden.hpp"
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -21,7 +20,8 @@ std::string text_of(const GoldenFile& file, const std::string& path) {
   std::string text = fmt::format("{} {} {}\n", path, a.rows(), a.row_size());
   for (std::int64_t n = 0; n < a.size(); ++n) {
     const auto at = static_cast<std::size_t>(n);
-    const std::uint32_t bits = a.f.empty() ? static_cast<std::uint32_t>(a.i[at]) : std::bit_cast<std::uint32_t>(a.f[at]);
+    const std::uint32_t bits =
+        a.f.empty() ? static_cast<std::uint32_t>(a.i[at]) : std::bit_cast<std::uint32_t>(a.f[at]);
     text += fmt::format("{:08x}{}", bits, n % 16 == 15 || n + 1 == a.size() ? '\n' : ' ');
   }
   return text;

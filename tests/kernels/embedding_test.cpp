@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/embedding.hpp"
 
-#include <gtest/gtest.h>
-
 #include "kernels/view_support.hpp"
 #include "reference/linear.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -31,7 +31,8 @@ TEST_P(HashGolden, row_ids_equal_the_golden_ones_with_and_without_dead_positions
     const auto want = file.array(group + (masked ? "/rows_masked" : "/rows_text"));
     std::vector<std::int64_t> got;
     for (std::int64_t t = 0; t < ids.size(); ++t) {
-      // The pad class stands in for everything from the first look-back on that leaves the text or meets a dead position.
+      // The pad class stands in for everything from the first look-back on that leaves the text or meets a dead
+      // position.
       std::vector<std::int64_t> history(static_cast<std::size_t>(max_ngram), pad);
       for (std::int64_t i = 0; i < max_ngram && i <= t; ++i) {
         const auto at = static_cast<std::size_t>(t - i);
@@ -49,7 +50,8 @@ TEST_P(HashGolden, row_ids_equal_the_golden_ones_with_and_without_dead_positions
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HashGolden, testing::Values("hash_small", "hash_release"), [](const auto& tested) { return tested.param; });
+INSTANTIATE_TEST_SUITE_P(All, HashGolden, testing::Values("hash_small", "hash_release"),
+                         [](const auto& tested) { return tested.param; });
 
 TEST(Engram, lookup_and_gate_equal_the_golden_layer) {
   const GoldenFile file("ops.h5");
@@ -60,7 +62,8 @@ TEST(Engram, lookup_and_gate_equal_the_golden_layer) {
   const auto width = table.row_size();
   const std::int64_t n = rows.rows();
   const auto found = poisoned<bf16>(n, rows.row_size() * width);
-  engram_lookup(Exec(), to_mat<std::int64_t>(n, rows.row_size(), rows.i), to_mat<std::uint8_t>(table.rows(), width, table.i),
+  engram_lookup(Exec(), to_mat<std::int64_t>(n, rows.row_size(), rows.i),
+                to_mat<std::uint8_t>(table.rows(), width, table.i),
                 to_mat<std::uint8_t>(table.rows(), width / 32, table_scale.i), 0, found);
 
   const auto wkv = get("wkv");
@@ -69,7 +72,8 @@ TEST(Engram, lookup_and_gate_equal_the_golden_layer) {
   std::vector<float> kv;
   for (std::int64_t i = 0; i < n; ++i) {
     const auto row = reference::q8_row(slice(values, i * weight.k, (i + 1) * weight.k));
-    for (std::int64_t c = 0; c < weight.n; ++c) kv.push_back(numerics::round_to_bf16(reference::linear(weight, c, row)));
+    for (std::int64_t c = 0; c < weight.n; ++c)
+      kv.push_back(numerics::round_to_bf16(reference::linear(weight, c, row)));
   }
   const auto h = get("h");
   const auto q = get("q_weight");
@@ -95,8 +99,9 @@ TEST(Engram, gate_agrees_with_a_double_loop_at_odd_widths_and_is_zero_in_images)
     const auto stream = to_mat<bf16>(2, copies * width, h);
     const auto gates = poisoned<float>(2, copies);
     // Call row 0 is step row 2, which is text; row 1 is step row 0, an image row.
-    engram_apply(Exec(), to_mat<bf16>(2, (copies + 1) * width, kv), to_mat<bf16>(copies, width, q), to_mat<bf16>(copies, width, k),
-                 to_vec<std::uint8_t>(std::vector<int>{1, 1, 0}), to_vec<std::int32_t>(std::vector<int>{2, 0}), 1e-20F, gates, stream);
+    engram_apply(Exec(), to_mat<bf16>(2, (copies + 1) * width, kv), to_mat<bf16>(copies, width, q),
+                 to_mat<bf16>(copies, width, k), to_vec<std::uint8_t>(std::vector<int>{1, 1, 0}),
+                 to_vec<std::int32_t>(std::vector<int>{2, 0}), 1e-20F, gates, stream);
     const auto got = to_floats(gates);
     for (int j = 0; j < copies; ++j) {
       double dot = 0;
@@ -113,7 +118,8 @@ TEST(Engram, gate_agrees_with_a_double_loop_at_odd_widths_and_is_zero_in_images)
       EXPECT_NEAR(got[static_cast<std::size_t>(j)], want, 2e-6);
       EXPECT_EQ(got[static_cast<std::size_t>(copies + j)], 0.0F);
     }
-    EXPECT_EQ(slice(to_floats(stream), copies * width, 2 * copies * width), slice(h, copies * width, 2 * copies * width));
+    EXPECT_EQ(slice(to_floats(stream), copies * width, 2 * copies * width),
+              slice(h, copies * width, 2 * copies * width));
   }
 }
 

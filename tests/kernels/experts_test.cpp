@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/experts.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <map>
-
 #include "kernels/view_support.hpp"
 #include "numerics/fixed_point.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <limits>
+#include <map>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -22,19 +22,22 @@ struct Choice {
   std::vector<std::int32_t> chosen;
   std::vector<float> weight;
 };
-Choice run_gate(std::int64_t rows, std::int64_t experts, int k, const std::vector<float>& logits, const std::vector<float>& bias,
-                const GateSettings& settings, const std::vector<float>& bias_image = {}, const std::vector<std::int64_t>& image = {}) {
+Choice run_gate(std::int64_t rows, std::int64_t experts, int k, const std::vector<float>& logits,
+                const std::vector<float>& bias, const GateSettings& settings, const std::vector<float>& bias_image = {},
+                const std::vector<std::int64_t>& image = {}) {
   const auto chosen = poisoned<std::int32_t>(rows, k);
   const auto weight = poisoned<float>(rows, k);
   Vec<const float> image_bias;
   if (!bias_image.empty()) image_bias = to_vec<float>(bias_image);
-  gate(Exec(), to_mat<float>(rows, experts, logits), to_vec<float>(bias), image_bias, to_vec<std::uint8_t>(image), {}, settings, chosen,
-       weight);
+  gate(Exec(), to_mat<float>(rows, experts, logits), to_vec<float>(bias), image_bias, to_vec<std::uint8_t>(image), {},
+       settings, chosen, weight);
   return {to_host(chosen), to_host(weight)};
 }
 
 GateFunction function_named(const std::string& name) {
-  return name == "softmax" ? GateFunction::softmax : name == "sigmoid" ? GateFunction::sigmoid : GateFunction::sqrtsoftplus;
+  return name == "softmax"   ? GateFunction::softmax
+         : name == "sigmoid" ? GateFunction::sigmoid
+                             : GateFunction::sqrtsoftplus;
 }
 
 class GateGolden : public testing::TestWithParam<std::string> {};
@@ -49,7 +52,8 @@ TEST_P(GateGolden, chooses_the_golden_experts_with_the_golden_weights) {
     for (std::int64_t e = 0; e < w.rows(); ++e) {
       float sum = 0;
       for (std::int64_t c = 0; c < w.row_size(); ++c) {
-        sum = std::fma(x.f[static_cast<std::size_t>(i * w.row_size() + c)], w.f[static_cast<std::size_t>(e * w.row_size() + c)], sum);
+        sum = std::fma(x.f[static_cast<std::size_t>(i * w.row_size() + c)],
+                       w.f[static_cast<std::size_t>(e * w.row_size() + c)], sum);
       }
       logits.push_back(sum);
     }
@@ -60,14 +64,15 @@ TEST_P(GateGolden, chooses_the_golden_experts_with_the_golden_weights) {
   settings.normalize = file.attribute(group, "norm_topk_prob") != 0;
   settings.route_scale = static_cast<float>(file.attribute(group, "route_scale"));
   const auto k = static_cast<int>(file.attribute(group, "topk"));
-  const Choice got = run_gate(x.rows(), w.rows(), k, logits, file.array(group + "/bias").f, settings, file.array(group + "/bias_vl").f,
-                              file.array(group + "/image_mask").i);
+  const Choice got = run_gate(x.rows(), w.rows(), k, logits, file.array(group + "/bias").f, settings,
+                              file.array(group + "/bias_vl").f, file.array(group + "/image_mask").i);
   // The golden choice is in the order of the scores, ours in the order of the experts.
   const auto indices = file.array(group + "/indices");
   const auto weights = file.array(group + "/weights");
   for (std::int64_t i = 0; i < x.rows(); ++i) {
     std::map<std::int64_t, float> by_expert;
-    for (std::int64_t c = i * k; c < (i + 1) * k; ++c) by_expert[indices.i[static_cast<std::size_t>(c)]] = weights.f[static_cast<std::size_t>(c)];
+    for (std::int64_t c = i * k; c < (i + 1) * k; ++c)
+      by_expert[indices.i[static_cast<std::size_t>(c)]] = weights.f[static_cast<std::size_t>(c)];
     GoldenArray row = weights;
     row.f.clear();
     std::vector<std::int32_t> experts;
@@ -76,15 +81,17 @@ TEST_P(GateGolden, chooses_the_golden_experts_with_the_golden_weights) {
       row.f.push_back(v);
     }
     EXPECT_EQ(slice(got.chosen, i * k, (i + 1) * k), experts) << group << " row " << i;
-    // Row 2 of sqrtsoftplus rests on float32 subnormals of the reference, which have few bits; flushing them to zero would be off by 100%.
+    // Row 2 of sqrtsoftplus rests on float32 subnormals of the reference, which have few bits; flushing them to zero
+    // would be off by 100%.
     const bool subnormal = settings.function == GateFunction::sqrtsoftplus && i == 2;
-    expect_f32_close(slice(got.weight, i * k, (i + 1) * k), row, group + " row " + std::to_string(i), subnormal ? 0.03 : 1e-4);
+    expect_f32_close(slice(got.weight, i * k, (i + 1) * k), row, group + " row " + std::to_string(i),
+                     subnormal ? 0.03 : 1e-4);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GateGolden,
-                         testing::Values("softmax_top1", "softmax_top3", "softmax_top4", "sigmoid_top1", "sigmoid_top3", "sigmoid_top4",
-                                         "sqrtsoftplus_top1", "sqrtsoftplus_top3", "sqrtsoftplus_top4"),
+                         testing::Values("softmax_top1", "softmax_top3", "softmax_top4", "sigmoid_top1", "sigmoid_top3",
+                                         "sigmoid_top4", "sqrtsoftplus_top1", "sqrtsoftplus_top3", "sqrtsoftplus_top4"),
                          [](const auto& tested) { return tested.param; });
 
 TEST(Gate, holds_at_extreme_logits) {
@@ -103,7 +110,8 @@ TEST(Gate, holds_at_extreme_logits) {
       const double want = f == GateFunction::softmax   ? std::exp(l - 90) / total
                           : f == GateFunction::sigmoid ? reference::sigmoid(l)
                                                        : std::sqrt(double(static_cast<float>(std::log1p(std::exp(l)))));
-      // softplus(-100) is a float32 subnormal with five bits; sigmoid and softmax may lose what is below the normal numbers.
+      // softplus(-100) is a float32 subnormal with five bits; sigmoid and softmax may lose what is below the normal
+      // numbers.
       EXPECT_NEAR(got.weight[e], want, 1e-6 * want + 1.2e-38) << l;
     }
   }
@@ -132,7 +140,8 @@ TEST(GroupByExpert, puts_each_pair_of_a_local_expert_in_row_order) {
   const Vec<std::int32_t> row_of("test.row_of", 8);
   const Vec<float> weight_of("test.weight_of", 8);
   const auto assignment = poisoned<std::int32_t>(4, 2);
-  group_by_expert(Exec(), to_mat<std::int32_t>(4, 2, chosen), to_mat<float>(4, 2, weight), 1, 3, offsets, row_of, weight_of, assignment);
+  group_by_expert(Exec(), to_mat<std::int32_t>(4, 2, chosen), to_mat<float>(4, 2, weight), 1, 3, offsets, row_of,
+                  weight_of, assignment);
   EXPECT_EQ(to_host(offsets), (std::vector<std::int32_t>{0, 1, 2, 6}));
   EXPECT_EQ(slice(to_host(row_of), 0, 6), (std::vector<std::int32_t>{2, 1, 0, 1, 2, 3}));
   EXPECT_EQ(slice(to_host(weight_of), 0, 6), (std::vector<float>{14, 12, 11, 13, 15, 16}));
@@ -142,8 +151,8 @@ TEST(GroupByExpert, puts_each_pair_of_a_local_expert_in_row_order) {
 TEST(GroupByExpert, takes_no_rows_at_all) {
   const Vec<std::int32_t> offsets("test.offsets", 3);
   Kokkos::deep_copy(offsets, 7);
-  group_by_expert(Exec(), Mat<std::int32_t>("test.chosen", 0, 2), Mat<float>("test.weight", 0, 2), 0, 2, offsets, {}, {},
-                  Mat<std::int32_t>("test.assignment", 0, 2));
+  group_by_expert(Exec(), Mat<std::int32_t>("test.chosen", 0, 2), Mat<float>("test.weight", 0, 2), 0, 2, offsets, {},
+                  {}, Mat<std::int32_t>("test.assignment", 0, 2));
   EXPECT_EQ(to_host(offsets), (std::vector<std::int32_t>{0, 0, 0}));
 }
 
@@ -156,12 +165,14 @@ TEST(Swiglu, clamps_both_sides_and_agrees_with_a_double_loop) {
       const std::vector<float> weight = {0.25F, 1.75F};
       for (const bool weighted : {false, true}) {
         const auto h = poisoned<bf16>(2, width);
-        swiglu(Exec(), to_mat<bf16>(2, width, g), to_mat<bf16>(2, width, u), weighted ? to_vec<float>(weight) : Vec<float>(), limit, h);
+        swiglu(Exec(), to_mat<bf16>(2, width, g), to_mat<bf16>(2, width, u),
+               weighted ? to_vec<float>(weight) : Vec<float>(), limit, h);
         const auto got = to_floats(h);
         for (std::size_t i = 0; i < n; ++i) {
           const double x = limit > 0 ? std::min(g[i], limit) : g[i];
           const double y = limit > 0 ? std::clamp(u[i], -limit, limit) : u[i];
-          const double want = (weighted ? weight[i / static_cast<std::size_t>(width)] : 1.0F) * x * reference::sigmoid(x) * y;
+          const double want =
+              (weighted ? weight[i / static_cast<std::size_t>(width)] : 1.0F) * x * reference::sigmoid(x) * y;
           EXPECT_NEAR(got[i], want, std::fabs(want) * 0x1.02p-8 + 1e-30) << limit << " " << g[i] << " " << u[i];
         }
       }
@@ -171,7 +182,8 @@ TEST(Swiglu, clamps_both_sides_and_agrees_with_a_double_loop) {
 
 TEST(Swiglu, keeps_a_nan) {
   const auto h = poisoned<bf16>(1, 2);
-  swiglu(Exec(), to_mat<bf16>(1, 2, std::vector<float>{kNan, 1}), to_mat<bf16>(1, 2, std::vector<float>{1, kNan}), {}, 0.5F, h);
+  swiglu(Exec(), to_mat<bf16>(1, 2, std::vector<float>{kNan, 1}), to_mat<bf16>(1, 2, std::vector<float>{1, kNan}), {},
+         0.5F, h);
   for (const float v : to_floats(h)) EXPECT_TRUE(std::isnan(v));
 }
 
@@ -217,8 +229,8 @@ TEST(SumExperts, counts_grains_that_are_too_large_or_no_numbers_for_their_row_al
   std::vector<float> y(4 * width, 1.0F);
   y[0] = kNan;
   y[1] = std::numeric_limits<float>::infinity();
-  y[width] = 0x1p25F;                                    // 2^26 / 2 grains: the first that does not fit
-  y[2 * width] = numerics::round_to_bf16(0x1.fcp24F);    // fits
+  y[width] = 0x1p25F;                                  // 2^26 / 2 grains: the first that does not fit
+  y[2 * width] = numerics::round_to_bf16(0x1.fcp24F);  // fits
   const auto sums = poisoned<std::int64_t>(2, width + 1);
   sum_experts(Exec(), to_mat<bf16>(4, width, y), to_mat<std::int32_t>(2, 2, std::vector<int>{0, 1, 2, 3}), sums);
   const auto got = to_host(sums);

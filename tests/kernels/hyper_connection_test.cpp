@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/hyper_connection.hpp"
 
-#include <gtest/gtest.h>
-
 #include "kernels/view_support.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -15,12 +15,13 @@ using namespace kernels;
 struct Mixes {
   std::vector<float> pre, post, comb;
 };
-Mixes run_mixes(const Mat<bf16>& h, const std::vector<float>& fn, const std::vector<float>& scale, const std::vector<float>& base, int copies,
-                int iters, float hc_eps, float norm_eps) {
+Mixes run_mixes(const Mat<bf16>& h, const std::vector<float>& fn, const std::vector<float>& scale,
+                const std::vector<float>& base, int copies, int iters, float hc_eps, float norm_eps) {
   const auto rows = static_cast<std::int64_t>(h.extent(0));
-  const HyperConnectionWeights w{to_mat<float>((2 + copies) * copies, static_cast<std::int64_t>(h.extent(1)), fn), to_vec<float>(scale),
-                                 to_vec<float>(base)};
-  const HyperConnectionMix mix{poisoned<float>(rows, copies), poisoned<float>(rows, copies), poisoned<float>(rows, copies * copies)};
+  const HyperConnectionWeights w{to_mat<float>((2 + copies) * copies, static_cast<std::int64_t>(h.extent(1)), fn),
+                                 to_vec<float>(scale), to_vec<float>(base)};
+  const HyperConnectionMix mix{poisoned<float>(rows, copies), poisoned<float>(rows, copies),
+                               poisoned<float>(rows, copies * copies)};
   hc_mixes(Exec(), h, w, copies, iters, hc_eps, norm_eps, mix);
   return {to_floats(mix.pre), to_floats(mix.post), to_floats(mix.comb)};
 }
@@ -35,8 +36,9 @@ TEST_P(HcGolden, mixes_and_both_updates_equal_the_golden_ones) {
   const auto h = get("h");
   const std::int64_t width = h.row_size() / copies;
   const auto stream = to_mat<bf16>(h.rows(), h.row_size(), h.f);
-  const Mixes got = run_mixes(stream, get("fn").f, get("scale").f, get("base").f, copies, static_cast<int>(file.attribute(group, "iters")),
-                              static_cast<float>(file.attribute(group, "hc_eps")), static_cast<float>(file.attribute(group, "norm_eps")));
+  const Mixes got = run_mixes(
+      stream, get("fn").f, get("scale").f, get("base").f, copies, static_cast<int>(file.attribute(group, "iters")),
+      static_cast<float>(file.attribute(group, "hc_eps")), static_cast<float>(file.attribute(group, "norm_eps")));
   expect_f32_close(got.pre, get("pre"), group + "/pre");
   expect_f32_close(got.post, get("post"), group + "/post");
   expect_f32_close(got.comb, get("comb"), group + "/comb");
@@ -50,7 +52,8 @@ TEST_P(HcGolden, mixes_and_both_updates_equal_the_golden_ones) {
   expect_bf16_close(to_floats(stream), get("hc_post"), group + "/hc_post");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, HcGolden, testing::Values("m2", "m3_short", "m4"), [](const auto& tested) { return tested.param; });
+INSTANTIATE_TEST_SUITE_P(All, HcGolden, testing::Values("m2", "m3_short", "m4"),
+                         [](const auto& tested) { return tested.param; });
 
 TEST(HyperConnection, sinkhorn_holds_at_extreme_mixes) {
   const GoldenFile file("ops.h5");
@@ -62,8 +65,10 @@ TEST(HyperConnection, sinkhorn_holds_at_extreme_mixes) {
   std::vector<float> post(pre.size());
   std::vector<float> comb(pre.size() * 4);
   for (std::int64_t i = 0; i < m.rows(); ++i) {
-    hc_mix_from_dots(m.f.data() + i * 24, scale.data(), base.data(), 4, static_cast<int>(file.attribute(group, "iters")),
-                     static_cast<float>(file.attribute(group, "hc_eps")), pre.data() + i * 4, post.data() + i * 4, comb.data() + i * 16);
+    hc_mix_from_dots(m.f.data() + i * 24, scale.data(), base.data(), 4,
+                     static_cast<int>(file.attribute(group, "iters")),
+                     static_cast<float>(file.attribute(group, "hc_eps")), pre.data() + i * 4, post.data() + i * 4,
+                     comb.data() + i * 16);
   }
   expect_f32_close(pre, file.array(group + "/pre"), "pre");
   expect_f32_close(post, file.array(group + "/post"), "post");
@@ -84,8 +89,8 @@ TEST(HyperConnection, mixes_agree_with_a_double_loop_and_do_not_depend_on_the_ba
       const Mixes got = run_mixes(to_mat<bf16>(rows, copies * width, h), fn, scale, base, copies, 20, 1e-6F, 1e-20F);
       for (int i = 0; i < rows; ++i) {
         const auto x = slice(h, i * copies * width, (i + 1) * copies * width);
-        const auto want = reference::hc_mix(reference::hc_dots(x, fn, 1e-20), {scale.begin(), scale.end()}, {base.begin(), base.end()},
-                                            copies, 20, 1e-6);
+        const auto want = reference::hc_mix(reference::hc_dots(x, fn, 1e-20), {scale.begin(), scale.end()},
+                                            {base.begin(), base.end()}, copies, 20, 1e-6);
         const Mixes alone = run_mixes(to_mat<bf16>(1, copies * width, x), fn, scale, base, copies, 20, 1e-6F, 1e-20F);
         for (int j = 0; j < copies; ++j) {
           const auto at = static_cast<std::size_t>(i * copies + j);
@@ -95,8 +100,10 @@ TEST(HyperConnection, mixes_agree_with_a_double_loop_and_do_not_depend_on_the_ba
           EXPECT_EQ(alone.pre[js], got.pre[at]);
           EXPECT_EQ(alone.post[js], got.post[at]);
           for (std::size_t k = 0; k < static_cast<std::size_t>(copies); ++k) {
-            EXPECT_NEAR(got.comb[at * static_cast<std::size_t>(copies) + k], want.comb[js][k], 1e-5) << copies << " " << width;
-            EXPECT_EQ(alone.comb[js * static_cast<std::size_t>(copies) + k], got.comb[at * static_cast<std::size_t>(copies) + k]);
+            EXPECT_NEAR(got.comb[at * static_cast<std::size_t>(copies) + k], want.comb[js][k], 1e-5)
+                << copies << " " << width;
+            EXPECT_EQ(alone.comb[js * static_cast<std::size_t>(copies) + k],
+                      got.comb[at * static_cast<std::size_t>(copies) + k]);
           }
         }
       }
@@ -132,9 +139,11 @@ TEST(HyperConnection, updates_agree_with_a_double_loop_at_odd_widths) {
         for (int j = 0; j < copies; ++j) sum += double(post[static_cast<std::size_t>(i * copies + j)]) * at(j, c);
         EXPECT_NEAR(pre_got[static_cast<std::size_t>(i * width + c)], sum, std::fabs(sum) * 0x1p-8 + 1e-6);
         for (int k = 0; k < copies; ++k) {
-          double v = double(post[static_cast<std::size_t>(i * copies + k)]) * double(y[static_cast<std::size_t>(i * width + c)]);
+          double v = double(post[static_cast<std::size_t>(i * copies + k)]) *
+                     double(y[static_cast<std::size_t>(i * width + c)]);
           for (int j = 0; j < copies; ++j) v += double(comb[static_cast<std::size_t>(i * 9 + j * 3 + k)]) * at(j, c);
-          EXPECT_NEAR(post_got[static_cast<std::size_t>((i * copies + k) * width + c)], v, std::fabs(v) * 0x1p-8 + 1e-6);
+          EXPECT_NEAR(post_got[static_cast<std::size_t>((i * copies + k) * width + c)], v,
+                      std::fabs(v) * 0x1p-8 + 1e-6);
         }
       }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/indexer.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "kernels/compressor.hpp"
 #include "kernels/sequences.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -55,15 +55,18 @@ TEST_P(CandidatesGolden, keep_the_golden_blocks) {
   for (std::int64_t i = 0; i < scores.rows(); ++i) {
     const auto n = static_cast<std::int32_t>(len.i[static_cast<std::size_t>(i)]);
     std::vector<std::int64_t> got(static_cast<std::size_t>(scores.row_size()));
-    for (const std::int32_t b : blocks_of(slice(scores.f, i * scores.row_size(), i * scores.row_size() + n), block, k)) {
-      for (std::int32_t j = b * block; b >= 0 && j < std::min(n, (b + 1) * block); ++j) got[static_cast<std::size_t>(j)] = 1;
+    for (const std::int32_t b :
+         blocks_of(slice(scores.f, i * scores.row_size(), i * scores.row_size() + n), block, k)) {
+      for (std::int32_t j = b * block; b >= 0 && j < std::min(n, (b + 1) * block); ++j)
+        got[static_cast<std::size_t>(j)] = 1;
     }
     EXPECT_EQ(got, slice(mask.i, i * scores.row_size(), (i + 1) * scores.row_size())) << "row " << i;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CandidatesGolden,
-                         testing::Values("candidates_b3_k5", "candidates_b4_k2", "candidates_b8_k3", "candidates_b8_k4"),
+                         testing::Values("candidates_b3_k5", "candidates_b4_k2", "candidates_b8_k3",
+                                         "candidates_b8_k4"),
                          [](const auto& tested) { return tested.param; });
 
 TEST(SelectTopk, equals_a_full_sort_around_the_number_kept) {
@@ -116,7 +119,8 @@ TEST(QuantizeQ4x32, in_place_equals_the_golden_values) {
   EXPECT_EQ(to_floats(v), file.array("quant/q4x32/inplace").f);
 }
 
-// One sequence (after an empty one) with `groups` stored groups of random keys, and one query at each of some positions.
+// One sequence (after an empty one) with `groups` stored groups of random keys, and one query at each of some
+// positions.
 struct Scene {
   int heads, id, d, ratio;
   std::int64_t groups;
@@ -125,8 +129,13 @@ struct Scene {
   SourcePages pages;
 
   Scene(int heads_, int id_, int ratio_, std::int64_t groups_)
-      : heads(heads_), id(id_), d(32), ratio(ratio_), groups(groups_),
-        sequences(2, 16, static_cast<int>(groups_ / kGroupsPerPage + 1), page_bytes(32, id_)), pages(sequences.pages()) {
+      : heads(heads_),
+        id(id_),
+        d(32),
+        ratio(ratio_),
+        groups(groups_),
+        sequences(2, 16, static_cast<int>(groups_ / kGroupsPerPage + 1), page_bytes(32, id_)),
+        pages(sequences.pages()) {
     std::vector<std::int64_t> j(static_cast<std::size_t>(groups));
     std::iota(j.begin(), j.end(), 0);
     const StepGroups list{to_vec<std::int32_t>(std::vector<int>(j.size(), 1)), to_vec<std::int64_t>(j)};
@@ -143,7 +152,11 @@ struct Scene {
     const auto step = sequences.step({0, first}, {0, n});
     const auto q = to_mat<bf16>(n, heads * id, random_values(static_cast<std::size_t>(n * heads * id), 3));
     quantize_q4x32_in_place(Exec(), q);
-    return {q, to_mat<bf16>(n, heads, random_values(static_cast<std::size_t>(n * heads), 4)), {}, step.rows, pages, heads, id, d, ratio};
+    return {q,     to_mat<bf16>(n, heads, random_values(static_cast<std::size_t>(n * heads), 4)),
+            {},    step.rows,
+            pages, heads,
+            id,    d,
+            ratio};
   }
 };
 
@@ -170,7 +183,8 @@ TEST(IndexScores, agree_with_a_double_loop_and_leave_unreachable_columns_alone) 
           for (std::size_t c = 0; c < 64; ++c) {
             dot += double(q[(t * static_cast<std::size_t>(heads) + h) * 64 + c]) * double(scene.keys[j * 64 + c]);
           }
-          const double term = std::max(dot, 0.0) * double(w[t * static_cast<std::size_t>(heads) + h]) / 8.0 / std::sqrt(double(heads));
+          const double term =
+              std::max(dot, 0.0) * double(w[t * static_cast<std::size_t>(heads) + h]) / 8.0 / std::sqrt(double(heads));
           want += term;
           size += std::fabs(term);
         }
@@ -229,7 +243,8 @@ TEST(IndexScores, of_candidates_are_the_scores_of_their_groups_and_choose_the_sa
   }
 }
 
-// Padding is told from a legal score by where it stands: scores below everything must still be chosen, and nothing else.
+// Padding is told from a legal score by where it stands: scores below everything must still be chosen, and nothing
+// else.
 TEST(SelectGroups, never_takes_a_padding_column) {
   const Scene scene(1, 32, 1, 40);
   const IndexQueries in = scene.queries(9, 1);  // 10 reachable groups

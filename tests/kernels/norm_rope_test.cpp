@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/norm_rope.hpp"
 
-#include <gtest/gtest.h>
-
 #include "core/error.hpp"
 #include "kernels/view_support.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -34,7 +34,8 @@ TEST(RmsNorm, agrees_with_a_double_loop_at_odd_widths) {
       for (int c = 0; c < width; ++c) {
         const double w = want[static_cast<std::size_t>(c)];
         // half a bf16 step of rounding, and what float32 adds
-        EXPECT_NEAR(got[static_cast<std::size_t>(i * width + c)], w, std::fabs(w) * 0x1.02p-8) << width << " " << i << " " << c;
+        EXPECT_NEAR(got[static_cast<std::size_t>(i * width + c)], w, std::fabs(w) * 0x1.02p-8)
+            << width << " " << i << " " << c;
       }
     }
   }
@@ -92,7 +93,8 @@ TEST_P(RopeGolden, angles_and_rotations_equal_the_golden_ones) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RopeGolden,
-                         testing::Values("window_small", "window_release", "compressed_small", "compressed_release", "compressed_e32"),
+                         testing::Values("window_small", "window_release", "compressed_small", "compressed_release",
+                                         "compressed_e32"),
                          [](const auto& tested) { return tested.param; });
 
 TEST(Rope, a_row_map_picks_the_table_row) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/sampling.hpp"
 
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "kernels/view_support.hpp"
 #include "numerics/philox.hpp"
 #include "support/golden.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -100,8 +100,8 @@ Drawn run_draw(std::int64_t columns, const std::vector<float>& logits, std::int6
   const auto rows = static_cast<std::int64_t>(keys.key.size());
   const Vec<double> best("test.best", keys.key.size());
   const Vec<std::int64_t> id("test.id", keys.key.size());
-  const DrawKeys views{to_vec<std::uint64_t>(keys.key), to_vec<std::int64_t>(keys.position), to_vec<std::int32_t>(keys.repeat),
-                       to_vec<float>(keys.temperature)};
+  const DrawKeys views{to_vec<std::uint64_t>(keys.key), to_vec<std::int64_t>(keys.position),
+                       to_vec<std::int32_t>(keys.repeat), to_vec<float>(keys.temperature)};
   Mat<const std::uint32_t> mask;
   if (!allowed.empty()) mask = to_mat<std::uint32_t>(rows, (columns + 31) / 32, allowed);
   draw(Exec(), to_mat<float>(rows, columns, logits), first, views, mask, best, id);

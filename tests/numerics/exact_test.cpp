@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fixed orders, fixed point and the counter-based generator: what has to be the same everywhere.
-#include <gtest/gtest.h>
+#include "numerics/fixed_point.hpp"
+#include "numerics/philox.hpp"
+#include "numerics/reduce.hpp"
 
 #include <cmath>
 #include <limits>
@@ -8,9 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "numerics/fixed_point.hpp"
-#include "numerics/philox.hpp"
-#include "numerics/reduce.hpp"
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -43,7 +43,9 @@ TEST(Reduce, sums_and_dots_follow_the_one_order_at_every_length) {
   for (const std::size_t n : {0U, 1U, 15U, 16U, 17U, 31U, 32U, 100U, 1000U}) {
     const auto a = some_values(n, 1);
     const auto b = some_values(n, 2);
-    const auto at = [](const std::vector<float>& v) { return [&v](std::int64_t i) { return v[static_cast<std::size_t>(i)]; }; };
+    const auto at = [](const std::vector<float>& v) {
+      return [&v](std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
+    };
     EXPECT_EQ(sum16(static_cast<std::int64_t>(n), at(a)), plain_sum(a)) << n;
     float lane[16] = {};
     for (std::size_t i = 0; i < n; ++i) lane[i % 16] = std::fma(a[i], b[i], lane[i % 16]);
@@ -54,8 +56,8 @@ TEST(Reduce, sums_and_dots_follow_the_one_order_at_every_length) {
 TEST(FixedPoint, a_grain_is_rounded_once_and_sums_in_any_order) {
   EXPECT_EQ(to_fixed<36>(1.0F), std::int64_t{1} << 36);
   EXPECT_EQ(to_fixed<36>(-0x1p-36F), -1);
-  EXPECT_EQ(to_fixed<36>(0x1p-37F), 0);          // half: to even
-  EXPECT_EQ(to_fixed<36>(0x1.8p-36F), 2);        // one and a half: to even
+  EXPECT_EQ(to_fixed<36>(0x1p-37F), 0);    // half: to even
+  EXPECT_EQ(to_fixed<36>(0x1.8p-36F), 2);  // one and a half: to even
   EXPECT_EQ(to_fixed<36>(0x1.fffffep25F), static_cast<std::int64_t>(0x1.fffffep61));
   EXPECT_EQ(from_fixed<36>(to_fixed<36>(0.3F)), double(0.3F));  // 24 bits from 2^-2 on: nothing lost
   std::vector<std::int64_t> grains;
@@ -84,8 +86,8 @@ void expect_words(const PhiloxBlock& got, std::uint32_t a, std::uint32_t b, std:
 TEST(Philox, gives_the_known_answers) {
   expect_words(philox4x32({{0, 0, 0, 0}}, 0, 0), 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8);
   expect_words(philox4x32({{~0U, ~0U, ~0U, ~0U}}, ~0U, ~0U), 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd);
-  expect_words(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0), 0xd16cfe09, 0x94fdcceb, 0x5001e420,
-               0x24126ea1);
+  expect_words(philox4x32({{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}}, 0xa4093822, 0x299f31d0), 0xd16cfe09,
+               0x94fdcceb, 0x5001e420, 0x24126ea1);
 }
 
 TEST(Philox, noise_is_keyed_by_request_position_repeat_and_id) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "numerics/formats.hpp"
 
-#include <gtest/gtest.h>
+#include "numerics/bf16.hpp"
+#include "support/golden.hpp"
 
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "numerics/bf16.hpp"
-#include "support/golden.hpp"
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -53,16 +53,20 @@ TEST(Formats, every_code_has_the_value_its_bits_define) {
   EXPECT_GT(e8m0_value(0), 0.0F);  // 2^-127 is subnormal, a shift would build 0
   const float magnitudes[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
   for (int code = 0; code < 16; ++code) {
-    expect_same(e2m1_value(static_cast<std::uint8_t>(code)), (code & 8) != 0 ? -magnitudes[code & 7] : magnitudes[code & 7], code);
+    expect_same(e2m1_value(static_cast<std::uint8_t>(code)),
+                (code & 8) != 0 ? -magnitudes[code & 7] : magnitudes[code & 7], code);
   }
 }
 
-// Encoding against the definition: at each code's value, at each midpoint of neighbours (to the even code) and one float32 step beside it.
+// Encoding against the definition: at each code's value, at each midpoint of neighbours (to the even code) and one
+// float32 step beside it.
 template <class Value, class Code>
 void check_encoder(const Value& value, const Code& code, int largest) {
   for (int m = 0; m <= largest; ++m) {
     for (const int sign : {0, 1}) {
-      const auto signed_code = [&](int c) { return static_cast<std::uint8_t>(sign != 0 ? c | (largest > 8 ? 0x80 : 8) : c); };
+      const auto signed_code = [&](int c) {
+        return static_cast<std::uint8_t>(sign != 0 ? c | (largest > 8 ? 0x80 : 8) : c);
+      };
       const float s = sign != 0 ? -1.0F : 1.0F;
       const float v = value(static_cast<std::uint8_t>(m));
       EXPECT_EQ(code(s * v), signed_code(m)) << m;
@@ -89,7 +93,8 @@ TEST(Formats, e4m3_rounds_to_nearest_even_and_saturates) {
 
 TEST(Formats, e2m1_rounds_ties_to_the_even_code_and_saturates) {
   check_encoder(e2m1_value, e2m1_code, 7);
-  for (const auto& [v, code] : std::vector<std::pair<float, int>>{{0.25F, 0}, {0.75F, 2}, {1.25F, 2}, {1.75F, 4}, {2.5F, 4}, {3.5F, 6}, {5, 6}}) {
+  for (const auto& [v, code] : std::vector<std::pair<float, int>>{
+           {0.25F, 0}, {0.75F, 2}, {1.25F, 2}, {1.75F, 4}, {2.5F, 4}, {3.5F, 6}, {5, 6}}) {
     EXPECT_EQ(e2m1_code(v), code) << v;
     EXPECT_EQ(e2m1_code(-v), code | 8) << v;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "numerics/maths.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <limits>
 #include <random>
+
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -15,7 +15,9 @@ using namespace numerics;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-double relative_error(double got, long double want) { return static_cast<double>(std::fabs((static_cast<long double>(got) - want) / want)); }
+double relative_error(double got, long double want) {
+  return static_cast<double>(std::fabs((static_cast<long double>(got) - want) / want));
+}
 
 // Distance in float32 steps from the exact value, the step being that of the exact value's binade.
 double ulps(float got, long double want) {
@@ -110,7 +112,8 @@ TEST(Maths, exp_float_is_at_most_one_step_off_everywhere) {
 
 TEST(Maths, softplus_neither_under_nor_overflows) {
   for (const float x : {-103.0F, -100.0F, -87.0F, -20.0F, -1.0F, 0.0F, 1.0F, 19.99F, 20.0F, 20.01F, 90.0F, 1000.0F}) {
-    const long double want = static_cast<long double>(x) > 11000 ? x : std::log1p(std::exp(static_cast<long double>(x)));
+    const long double want =
+        static_cast<long double>(x) > 11000 ? x : std::log1p(std::exp(static_cast<long double>(x)));
     EXPECT_LE(ulps(softplus(x), want), 1.0) << x;
   }
   EXPECT_EQ(softplus(1000), 1000.0F);

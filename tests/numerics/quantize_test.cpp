@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "numerics/quantize.hpp"
 
-#include <gtest/gtest.h>
+#include "support/golden.hpp"
 
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
-#include "support/golden.hpp"
+#include <gtest/gtest.h>
 
 namespace bathys::test {
 namespace {
@@ -31,9 +31,15 @@ Group quantize(Kind kind, const std::vector<float>& x) {
   const auto at = [&](int i) { return x[static_cast<std::size_t>(i)]; };
   float s = 0;
   switch (kind) {
-    case Kind::q8: s = e8m0_value(static_cast<std::uint8_t>(g.scale = quantize_q8(at, n, g.codes.data()))); break;
-    case Kind::q4x32: s = e8m0_value(static_cast<std::uint8_t>(g.scale = quantize_q4x32(at, n, g.codes.data()))); break;
-    case Kind::q4x16: s = e4m3_value(static_cast<std::uint8_t>(g.scale = quantize_q4x16(at, n, g.codes.data()))); break;
+    case Kind::q8:
+      s = e8m0_value(static_cast<std::uint8_t>(g.scale = quantize_q8(at, n, g.codes.data())));
+      break;
+    case Kind::q4x32:
+      s = e8m0_value(static_cast<std::uint8_t>(g.scale = quantize_q4x32(at, n, g.codes.data())));
+      break;
+    case Kind::q4x16:
+      s = e4m3_value(static_cast<std::uint8_t>(g.scale = quantize_q4x16(at, n, g.codes.data())));
+      break;
   }
   for (const auto c : g.codes) g.values.push_back((kind == Kind::q8 ? e4m3_value(c) : e2m1_value(c)) * s);
   return g;
@@ -68,7 +74,8 @@ TEST(Quantize, q4x16_equals_the_golden_codes_scales_and_values) { check_golden(K
 TEST(Quantize, power_of_two_scales_come_from_the_exponent_bits) {
   for (int e = -120; e <= 127; ++e) {
     const float power = std::ldexp(1.0F, e);
-    for (const float v : {std::nextafter(power, 0.0F), power, std::nextafter(power, std::numeric_limits<float>::infinity())}) {
+    for (const float v :
+         {std::nextafter(power, 0.0F), power, std::nextafter(power, std::numeric_limits<float>::infinity())}) {
       EXPECT_EQ(e8m0_code_above(v) - 127, v <= power ? e : e + 1) << e;
     }
   }
@@ -87,8 +94,10 @@ TEST(Quantize, no_group_overflows_its_code_and_the_error_is_half_a_step) {
       float largest = 0;
       for (const float v : x) largest = std::max(largest, std::fabs(v));
       for (std::size_t i = 0; i < x.size(); ++i) {
-        // E2M1 is one bit of mantissa: half a step is at most a quarter of the value or an eighth of the largest; E4M3 has three.
-        const double step = kind == Kind::q8 ? std::max(std::fabs(x[i]) / 16, largest * 0x1p-16F) : std::max(std::fabs(x[i]) / 4, largest / 8);
+        // E2M1 is one bit of mantissa: half a step is at most a quarter of the value or an eighth of the largest; E4M3
+        // has three.
+        const double step = kind == Kind::q8 ? std::max(std::fabs(x[i]) / 16, largest * 0x1p-16F)
+                                             : std::max(std::fabs(x[i]) / 4, largest / 8);
         EXPECT_LE(std::fabs(got.values[i] - x[i]), 1.07 * step) << x[i] << " in a group up to " << largest;
       }
     }
@@ -108,7 +117,8 @@ TEST(Quantize, groups_of_zeros_and_tiny_values_keep_a_legal_scale) {
 
 TEST(Quantize, a_group_with_a_nan_or_an_infinity_is_nan_as_a_whole) {
   for (const Kind kind : {Kind::q8, Kind::q4x32, Kind::q4x16}) {
-    for (const float bad : {kNan, -kNan, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
+    for (const float bad :
+         {kNan, -kNan, std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()}) {
       std::vector<float> x(kind == Kind::q4x16 ? 16 : 32, 1.0F);
       x[5] = bad;
       for (const float v : quantize(kind, x).values) EXPECT_TRUE(std::isnan(v));
