@@ -69,8 +69,8 @@ void parse_answers(const Options& options, std::string_view input, io::Output& o
     const std::string output = fields.string("output");
     const bool thinking = fields.boolean_or("thinking", true);
     fields.finish();
-    const tokenizer::Answer answer = tokenizer::parse_answer(
-        output, thinking ? tokenizer::AnswerStart::reasoning : tokenizer::AnswerStart::content);
+    const tokenizer::Answer answer =
+        tokenizer::parse_answer(output, thinking ? tokenizer::AnswerStart::reasoning : tokenizer::AnswerStart::content);
     Json calls = Json::array();
     for (const tokenizer::AnsweredCall& call : answer.calls) {
       calls.push_back({{"name", call.name}, {"arguments", call.arguments}});
@@ -94,9 +94,10 @@ void add_tokenize(CLI::App& program, Commands& commands) {
   app->add_flag("--skip-special", options->tokenize.skip_special, "decoding leaves out special tokens");
   app->add_flag("--chat", options->chat,
                 "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)");
-  app->add_flag("--answer", options->answer,
-                "each line is {\"output\": a model's answer to a chat, \"thinking\": whether it thinks (default true)}; "
-                "answers with its reasoning, content and calls")
+  app->add_flag(
+         "--answer", options->answer,
+         "each line is {\"output\": a model's answer to a chat, \"thinking\": whether it thinks (default true)}; "
+         "answers with its reasoning, content and calls")
       ->excludes("--chat");
   app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(CLI::PositiveNumber);
   app->add_option("FILE", options->file, "input; - or nothing: standard input");

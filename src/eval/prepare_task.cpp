@@ -31,7 +31,9 @@ void begin_with_bos(TokenIds& ids, std::int32_t bos) {
 
 TokenIds chat_ids(const Messages& messages, const TaskContext& context) {
   try {
-    return tokenizer::encode_prompt(*context.tokenizer, tokenizer::read_conversation(messages.body));
+    const tokenizer::Conversation conversation = tokenizer::read_conversation(messages.body);
+    if (conversation.n_images > 0) throw RecordFailure{"unsupported_parameter", "messages with images"};
+    return tokenizer::encode_prompt(*context.tokenizer, conversation);
   } catch (const tokenizer::PromptError& error) {
     throw RecordFailure{error.code(), error.what()};
   }

@@ -14,8 +14,8 @@ namespace bathys::eval {
 
 using TokenIds = std::vector<std::int32_t>;
 
-// A chat: the members of the body that make up its prompt (messages, thinking, effort, tools, response_format,
-// drop_thinking).
+// A chat: the members of the body that make up its prompt (messages, thinking, effort, tools, tool_choice,
+// response_format, drop_thinking).
 struct Messages {
   Json body;
 };

@@ -24,7 +24,8 @@ constexpr int kMaxTopLogprobs = 20;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // Members that only shape the prompt of `messages`.
-constexpr const char* kMessageOptions[] = {"thinking", "effort", "tools", "response_format", "drop_thinking"};
+constexpr const char* kMessageOptions[] = {"thinking",    "effort",          "tools",
+                                           "tool_choice", "response_format", "drop_thinking"};
 // Spellings of one limit; where several are given the first of this list counts.
 constexpr const char* kLengthNames[] = {"max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens"};
 

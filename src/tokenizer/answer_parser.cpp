@@ -12,6 +12,8 @@ namespace {
 
 constexpr std::string_view kTagOpen = "<｜DSML｜";
 constexpr std::string_view kTagClose = "</｜DSML｜";
+constexpr std::string_view kCallsClose = "</｜DSML｜ calls>";
+constexpr std::string_view kOldCallsClose = "</｜DSML｜tool_calls>";  // of the release before
 constexpr std::string_view kCallName = "invoke name=\"";
 constexpr std::string_view kArgumentName = "parameter name=\"";
 constexpr std::string_view kIsString = "string=\"true\">";
@@ -47,9 +49,9 @@ AnswerStart answer_start(const Conversation& conversation) {
 }
 
 AnswerParser::AnswerParser(AnswerStart start, bool with_calls)
-    : state_(start == AnswerStart::calls   ? State::calls
-             : begins_in_content(start) ? State::content
-                                           : State::reasoning),
+    : state_(start == AnswerStart::calls ? State::calls
+             : begins_in_content(start)  ? State::content
+                                         : State::reasoning),
       with_calls_(with_calls),
       at_beginning_(start == AnswerStart::content || start == AnswerStart::reasoning) {}
 
@@ -128,7 +130,7 @@ bool AnswerParser::read_text(std::string& out) {
 }
 
 bool AnswerParser::read_until_call() {
-  const Found found = find({kCallName, kTagClose});
+  const Found found = find({kCallName, kCallsClose, kOldCallsClose});
   skip(found.at + found.tag.size());
   if (found.tag.empty()) return false;
   state_ = found.tag == kCallName ? State::call_name : State::done;
@@ -155,8 +157,7 @@ bool AnswerParser::read_until_argument() {
     state_ = State::argument_name;
   } else {
     std::string& arguments = answer_.calls.back().arguments;
-    if (arguments.empty()) arguments = "{";
-    arguments += '}';
+    arguments += arguments.empty() ? "{}" : "}";
     state_ = State::calls;
   }
   return true;

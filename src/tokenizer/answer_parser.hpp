@@ -40,8 +40,8 @@ AnswerStart answer_start(const Conversation& conversation);
 //   * line breaks at the beginning of reasoning and content, before that </think> and before calls are no part of them;
 //   * calls begin at "<｜DSML｜" (with `with_calls`), and nothing after them counts;
 //   * a value ends at "</｜DSML｜"; with string="true" it is a string, else JSON, copied as it is.
-// Different from that package: names of arguments are escaped, and end at the attribute that follows, so that a name
-// with quotes or spaces stays one and the arguments of whole calls stay JSON.
+// Different from that package: names of arguments are escaped and end at the attribute that follows, so that a name
+// with quotes or spaces stays one and the arguments of whole calls stay JSON; a name that is cut off is left out.
 class AnswerParser {
  public:
   explicit AnswerParser(AnswerStart start, bool with_calls = true);

@@ -109,8 +109,8 @@ void read_turn(const Json& json, bool last, const std::string& where, ChatMessag
 std::string read_task(const Json& task, const std::string& where) {
   const std::string* name = task.is_string() ? &task.get_ref<const std::string&>() : nullptr;
   if (name == nullptr || std::find(kTasks.begin(), kTasks.end(), *name) == kTasks.end()) {
-    refuse_parameter(fmt::format("{}: task {}, expected action, query, authority, domain, title or read_url", where,
-                                 task.dump()));
+    refuse_parameter(
+        fmt::format("{}: task {}, expected action, query, authority, domain, title or read_url", where, task.dump()));
   }
   return *name;
 }
@@ -162,11 +162,16 @@ void read_messages(const Json& body, Conversation& conversation) {
   if (list->empty()) refuse_messages("the list of messages is empty");
   for (std::size_t i = 0; i < list->size(); ++i) {
     ChatMessage message = read_message((*list)[i], i + 1 == list->size(), fmt::format("message {}", i));
-    conversation.n_images += static_cast<int>(std::count_if(
-        message.content.begin(), message.content.end(), [](const PromptPart& part) { return part.marker; }));
+    conversation.n_images += static_cast<int>(std::count_if(message.content.begin(), message.content.end(),
+                                                            [](const PromptPart& part) { return part.marker; }));
     conversation.messages.push_back(std::move(message));
   }
   check_results(conversation.messages);
+  const bool has_calls = std::any_of(conversation.messages.begin(), conversation.messages.end(),
+                                     [](const ChatMessage& message) { return !message.calls.empty(); });
+  if (has_calls && conversation.messages.back().prefix) {
+    refuse_messages("the last message is a prefix, which does not go with calls of tools");
+  }
 }
 
 }  // namespace bathys::tokenizer

@@ -112,11 +112,15 @@ bool says_json(const ChatMessage& message) {
 
 void read_tools(const Json& body, Conversation& conversation) {
   conversation.tools = read_list(body);
+  if (conversation.tools.empty()) return;  // a choice among none says nothing
+  if (conversation.messages.back().prefix) {
+    refuse_messages("the last message is a prefix, which does not go with tools");
+  }
   if (const Json* choice = chat_member(body, "tool_choice")) {
     if (*choice == "none") {
       conversation.tools.clear();
     } else if (*choice == "required") {
-      conversation.must_call = !conversation.tools.empty();
+      conversation.must_call = true;
     } else if (*choice != "auto") {
       keep_chosen(*choice, conversation.tools);
       conversation.must_call = true;
@@ -124,9 +128,6 @@ void read_tools(const Json& body, Conversation& conversation) {
   }
   if (conversation.must_call && conversation.thinking) {
     refuse_parameter("tool_choice that demands a call while thinking; disable thinking");
-  }
-  if (!conversation.tools.empty() && conversation.messages.back().prefix) {
-    refuse_messages("the last message is a prefix, which does not go with tools");
   }
 }
 
@@ -136,6 +137,9 @@ void read_response_format(const Json& body, Conversation& conversation) {
   const std::string* type = chat_string(*format, "type");
   if (type != nullptr && *type == "text") return;
   if (type != nullptr && *type == "json_object") {
+    if (conversation.messages.back().prefix) {
+      refuse_messages("the last message is a prefix, which does not go with response_format json_object");
+    }
     if (std::none_of(conversation.messages.begin(), conversation.messages.end(), says_json)) {
       refuse_messages("no message says json, which response_format json_object wants");
     }

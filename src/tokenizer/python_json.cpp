@@ -38,7 +38,8 @@ void append_float(std::string& out, double value) {
   } else if (n <= exponent + 1) {
     out.append(digits).append(static_cast<std::size_t>(exponent + 1 - n), '0').append(".0");
   } else {
-    out.append(digits.insert(static_cast<std::size_t>(exponent + 1), 1, '.'));
+    const auto n_whole = static_cast<std::size_t>(exponent + 1);
+    out.append(digits, 0, n_whole).append(".").append(digits, n_whole);
   }
 }
 
@@ -139,8 +140,9 @@ std::string python_json(const Json& value) {
 std::optional<Json> parse_call_arguments(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) return std::nullopt;  // the library would skip a byte order mark
   bool too_deep = false;
-  const auto watch_depth = [&too_deep](int depth, Json::parse_event_t /*event*/, Json& /*value*/) {
-    too_deep = too_deep || depth > kMaxArgumentDepth;
+  const auto watch_depth = [&too_deep](int n_outer, Json::parse_event_t event, Json& /*value*/) {
+    const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    too_deep = too_deep || (opens && n_outer >= kMaxArgumentDepth);
     return !too_deep;
   };
   Json value = Json::parse(text, watch_depth, /*allow_exceptions=*/false);

@@ -2,10 +2,14 @@
 #include "tokenizer/prompt.hpp"
 
 #include "tokenizer/fixtures.hpp"
+#include "tokenizer/sha256.hpp"
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +31,8 @@ std::string text_of(const Conversation& c) {
   return text;
 }
 
+std::string hash_of(const std::string& text) { return sha256_hex(std::as_bytes(std::span(text))); }
+
 std::string refusal(std::string_view body) {
   try {
     (void)conversation(body);
@@ -45,6 +51,76 @@ TEST(Prompt, EqualsTheOfficialEncodingOfRandomConversations) {
     ++n;
   }
   EXPECT_EQ(n, 400U);
+}
+
+TEST(Prompt, SpellsTheCasesAsTheOfficialEncoding) {
+  std::size_t n = 0;
+  for (const Json& line : test::read_json_lines(BATHYS_TEST_DATA "/cases/files/chat_cases.jsonl")) {
+    const auto id = line.at("id").get<std::string>();
+    const Json& expected = line.at("expect");
+    const Conversation c = read_conversation(line.at("body"));
+    const std::string prompt = text_of(c);
+    EXPECT_EQ(prompt.size(), expected.at("prompt_bytes").get<std::size_t>()) << id;
+    EXPECT_EQ(hash_of(prompt), expected.at("prompt_sha256").get<std::string>()) << id;
+    EXPECT_TRUE(prompt.ends_with(expected.at("tail").get<std::string>())) << id << ": " << prompt;
+    for (const Json& schema : expected.value("schema", Json::array())) {
+      EXPECT_NE(prompt.find("\n" + schema.get<std::string>() + "\n"), std::string::npos) << id << ": " << prompt;
+    }
+    const Ids ids = encode_prompt(nano_tokenizer(), c);
+    EXPECT_EQ(ids.size(), expected.at("nano_ids").get<std::size_t>()) << id;
+    EXPECT_EQ(hash_of(Json(ids).dump()), expected.at("nano_ids_sha256").get<std::string>()) << id;
+    ++n;
+  }
+  EXPECT_EQ(n, 10U);
+}
+
+TEST(Prompt, EqualsTheOfficialEncodingOfRandomConversationsWithTools) {
+  std::size_t n = 0;
+  for (const Json& line : test::read_json_lines(BATHYS_TEST_DATA "/tokenizer/data/tool_chat_vectors.jsonl")) {
+    const auto body = line.at("body").get<std::string>();  // as text: numbers keep their spelling
+    const Conversation c = conversation(body);
+    ASSERT_EQ(hash_of(text_of(c)), line.at("prompt_sha256").get<std::string>()) << body;
+    ASSERT_EQ(hash_of(Json(encode_prompt(nano_tokenizer(), c)).dump()), line.at("ids_sha256").get<std::string>())
+        << body;
+    ++n;
+  }
+  EXPECT_EQ(n, 300U);
+}
+
+TEST(Prompt, PutsTheTokenOfATaskBehindItsMessage) {
+  const auto prompt = [](std::string_view messages, bool thinking) {
+    return text_of(conversation(fmt::format(R"({{"thinking":{},"messages":[{}]}})", thinking, messages)));
+  };
+  const std::string bos = "<｜begin▁of▁sentence｜>";
+  EXPECT_EQ(prompt(R"({"role":"user","content":"u","task":"query"})", false), bos + "<｜User｜>u<｜query｜>");
+  EXPECT_EQ(prompt(R"({"role":"user","content":"u","task":"action"})", false),
+            bos + "<｜User｜>u<｜Assistant｜></think><｜action｜>");
+  EXPECT_TRUE(prompt(R"({"role":"user","content":"u","task":"action"})", true)
+                  .ends_with("<｜User｜>u<｜Assistant｜><think><｜action｜>"));
+  EXPECT_EQ(prompt(R"({"role":"user","content":"u"},{"role":"assistant","content":"a","task":"title"},
+                      {"role":"assistant","content":"t"},{"role":"user","content":"v"})",
+                   false),
+            bos +
+                "<｜User｜>u<｜Assistant｜></think>a<｜end▁of▁sentence｜><｜title｜>t<｜end▁of▁sentence｜>"
+                "<｜User｜>v<｜Assistant｜></think>");
+}
+
+TEST(Prompt, ShowsMembersOfNamespaces) {
+  const std::string text = text_of(conversation(R"({"messages":[{"role":"user","content":"u"}],"tools":[
+    {"type":"namespace","name":"ns","description":"D","tools":[{"type":"function","name":"f","description":"d"},
+                                                               {"type":"function","name":"g"}]}]})"));
+  EXPECT_NE(text.find(R"({"name": "ns::f", "description": "D\nd", "parameters": {}})"), std::string::npos);
+  EXPECT_NE(text.find(R"({"name": "ns::g", "description": "D\n", "parameters": {}})"), std::string::npos);
+}
+
+TEST(Prompt, CountsImagesAndKeepsTheirPlace) {
+  const Conversation c = conversation(R"({"thinking":false,"messages":[{"role":"user","content":[
+    {"type":"text","text":"a <｜deepseek_image｜>"},{"type":"image_url","image_url":{"url":"data:,"}}]},
+    {"role":"user","content":"b"}]})");
+  EXPECT_EQ(c.n_images, 1);
+  EXPECT_EQ(render_prompt(c)[2], (PromptPart{"a <｜deepseek_image｜>\n\n", false}));
+  EXPECT_EQ(render_prompt(c)[3], (PromptPart{"<｜deepseek_image｜>", true}));
+  EXPECT_EQ(render_prompt(c)[4], (PromptPart{"\n\nb", false}));
 }
 
 TEST(Prompt, ThinksUnlessToldOtherwise) {
@@ -78,13 +154,46 @@ TEST(Prompt, RefusesWhatItCannotSay) {
             "invalid_messages");
   const std::string user = R"({"messages":[{"role":"user","content":"x"}],)";
   EXPECT_EQ(refusal(user + R"("tools":[{}]})"), "unsupported_parameter");
-  EXPECT_EQ(refusal(user + R"("response_format":{"type":"json_object"}})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(user + R"("response_format":{"type":"json_object"}})"), "invalid_messages");  // says no "json"
+  EXPECT_EQ(refusal(user + R"("response_format":{"type":"regex","regex":"a"}})"), "unsupported_parameter");
   EXPECT_EQ(refusal(user + R"("effort":101})"), "unsupported_parameter");
   EXPECT_EQ(refusal(user + R"("effort":true})"), "unsupported_parameter");
   EXPECT_EQ(refusal(user + R"("effort":50.0})"), "unsupported_parameter");
   EXPECT_EQ(refusal(user + R"("thinking":"yes"})"), "unsupported_parameter");
-  EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"), "unsupported_parameter");
-  EXPECT_EQ(refusal(R"({"messages":[{"role":"tool","content":"x"}]})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"), "invalid_messages");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":[{"type":"file"}]}]})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"user","content":"x","task":"sing"}]})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(R"({"messages":[{"role":"system","content":"x","tools":[]}]})"), "unsupported_parameter");
+}
+
+TEST(Prompt, RefusesToolsThatHaveNoSpelling) {
+  const std::string user = R"({"messages":[{"role":"user","content":"x"}],"tools":[)";
+  const std::string f = R"({"type":"function","function":{"name":"f"}})";
+  EXPECT_EQ(refusal(user + f + "," + f + "]}"), "unsupported_parameter");
+  EXPECT_EQ(refusal(user + R"({"type":"function","function":{"name":"a b"}}]})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(user + R"({"type":"function","function":{"name":"f","parameters":{}}}]})"),
+            "unsupported_parameter");
+  EXPECT_EQ(refusal(user + R"({"type":"function","function":{"name":"f","strict":true}}]})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(user + f + R"(],"thinking":false,"tool_choice":"maybe"})"), "unsupported_parameter");
+  EXPECT_EQ(refusal(user + f + R"(],"tool_choice":"required"})"), "unsupported_parameter");  // while thinking
+  EXPECT_EQ(refusal(user + f + R"(],"thinking":false,"tool_choice":{"type":"function","function":{"name":"g"}}})"),
+            "unsupported_parameter");
+  EXPECT_EQ(refusal(user + f + R"(],"thinking":false,"tool_choice":"required"})"), "");
+}
+
+TEST(Prompt, RefusesCallsWithoutTheirResults) {
+  const auto code = [](std::string_view more) {
+    return refusal(fmt::format(R"({{"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[
+      {{"id":"a","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}}{}]}})",
+                               more));
+  };
+  const std::string result = R"(,{"role":"tool","tool_call_id":"a","content":"x"})";
+  EXPECT_EQ(code(result), "");
+  EXPECT_EQ(code(""), "invalid_messages");
+  EXPECT_EQ(code(result + result), "invalid_messages");
+  EXPECT_EQ(code(R"(,{"role":"tool","tool_call_id":"b","content":"x"})"), "invalid_messages");
+  EXPECT_EQ(code(R"(,{"role":"user","content":"x"})" + result), "invalid_messages");
+  EXPECT_EQ(code(result + R"(,{"role":"assistant","content":"x","prefix":true})"), "invalid_messages");
 }
 
 }  // namespace

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Compares `bathys tokenize --chat` and `--answer` with DeepSeek's own package (pip install deepseek-recipe==0.2.0).
+
+  compare_chat_with_recipe.py BATHYS TOKENIZER.json [--seed N] [--conversations N] [--answers N]
+
+Conversations of random turns, tools, schemas, choices and formats: ids must be equal, and what the package refuses must be
+refused. Answers of random pieces: reasoning, content and calls must be equal. Exit 1 at the first difference.
+"""
+import argparse
+import json
+import random
+import subprocess
+import sys
+
+import deepseek_recipe as recipe
+
+MARKERS = recipe.SpecialTokens(image="<｜deepseek_image｜>")
+ENCODING = recipe.DeepseekV41Encoding().with_special_tokens(MARKERS)
+OPTIONS = recipe.ConversionOptions().with_special_tokens(MARKERS)
+TEXTS = ["", "hello", " And God said, Let there be light ", "a\n\nb\n", "x <｜User｜> y", "why </think> and <think>?", "naïve 深度 😀\u2028", "\n", "reply in Json",
+         "｜DSML｜ <｜DSML｜ calls>", "</tool_result>", "<｜deepseek_image｜>", "<｜end▁of▁sentence｜>"]
+# Texts of numbers, as Python's own reader would change them.
+NUMBERS = ["0", "-0", "-0.0", "1e5", "1e-7", "0.0001", "0.00001234", "1e15", "1e16", "123456789012345680.0", "1.50", "2.5E+3", "1e22", "5e-324", "1.7976931348623157e308",
+           "9007199254740993", "9223372036854775808", "18446744073709551615", "18446744073709551616", "-9223372036854775808", "12345678901234567890123", "0.1", "100", "-5",
+           "0.30000000000000004", "2.2250738585072011e-308", "6929495644600919.5"]
+NAMES = ["f", "get_weather", "a-b", "Z9", "tool_with_a_long_name"]
+KEYS = ["b", "a", "10", "9", "city", "café", 'k"1', "", "arguments", "line\nbreak", "<think>", "｜DSML｜"]
+
+
+def json_text(rng, depth=0):
+    """A random JSON text, spaced at random."""
+    space = rng.choice(["", "", " ", "\t"])
+    kind = rng.randrange(7 if depth < 3 else 4)
+    if kind == 0:
+        return rng.choice(NUMBERS)
+    if kind == 1:
+        return rng.choice(["true", "false", "null"])
+    if kind in (2, 3):
+        return json.dumps(rng.choice(TEXTS + ["\x01\x1f\x7f", "\b\f\r\t/\\\""]), ensure_ascii=rng.random() < 0.5)
+    if kind == 4:
+        return "[" + ",".join(space + json_text(rng, depth + 1) for _ in range(rng.randrange(4))) + space + "]"
+    return object_text(rng, depth)
+
+
+def object_text(rng, depth=0, first=""):
+    space = rng.choice(["", "", " "])
+    keys = rng.sample(KEYS, rng.randrange(4))
+    members = [json.dumps(key) + space + ":" + space + json_text(rng, depth + 1) for key in keys]
+    if first:
+        members.insert(rng.randrange(len(members) + 1), first)
+    return "{" + ",".join(members) + space + "}"
+
+
+def content(rng, images):
+    if rng.random() < 0.7:
+        return rng.choice(TEXTS)
+    parts = []
+    for _ in range(rng.randrange(1, 4)):
+        if images and rng.random() < 0.4:
+            parts.append({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}})
+        else:
+            parts.append({"type": "text", "text": rng.choice(TEXTS)})
+    return parts
+
+
+def arguments(rng):
+    if rng.random() < 0.2:
+        return rng.choice(["", "null", "[1]", "{", '{"a":1,}', '{"a":NaN}', '{"a":1,"b":2,"a":"3"}', '"{}"', "{} x", '{"a":01}', '{"a":1e999}', "\ufeff{}", '{"a":"\\ud800"}',
+                           '{"a":' + "[" * 126 + "]" * 126 + "}", '{"a":' + "[" * 127 + "]" * 127 + "}"])
+    return object_text(rng)
+
+
+def calls_and_results(rng, number):
+    ids = [f"call_{number}_{n}" for n in range(rng.randrange(1, 4))]
+    turn = {"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": {"name": rng.choice(NAMES + ['odd "name"', ""]), "arguments": arguments(rng)}}
+                                                for name in ids]}
+    if rng.random() < 0.7:
+        turn["content"] = rng.choice(TEXTS + [None])
+    if rng.random() < 0.5:
+        turn["reasoning_content"] = rng.choice(TEXTS)
+    rng.shuffle(ids)
+    if rng.random() < 0.03:
+        ids = ids[1:] + rng.choice([[], ["nobody"], ids[:1]])
+    return [turn] + [{"role": "tool", "tool_call_id": name, "content": content(rng, True)} for name in ids]
+
+
+def messages(rng):
+    out = []
+    for number in range(rng.randrange(1, 7)):
+        role = rng.choice(["system", "user", "user", "user", "assistant", "calls", "calls", "latest_reminder"])
+        if role == "calls":
+            out += calls_and_results(rng, number)
+            continue
+        message = {"role": role, "content": rng.choice(TEXTS) if role == "latest_reminder" else content(rng, role in ("system", "user"))}
+        if role == "assistant" and rng.random() < 0.6:
+            message["reasoning_content"] = rng.choice(TEXTS + [None])
+        out.append(message)
+    if out[-1]["role"] == "assistant" and rng.random() < 0.5:
+        out[-1]["prefix"] = True
+    return out
+
+
+def tools_text(rng):
+    """A list of tools as JSON text, so that numbers keep their spelling."""
+    out = []
+    for name in rng.sample(NAMES, rng.randrange(4)):
+        members = [f'"name":"{name}"']
+        if rng.random() < 0.7:
+            members.append('"description":' + json.dumps(rng.choice(TEXTS)))
+        if rng.random() < 0.8:
+            # "default" may hold anything without making the schema invalid.
+            properties = ",".join(f'{json.dumps(key)}:{{"default":{json_text(rng)}}}' for key in rng.sample(KEYS, rng.randrange(4)))
+            members.append('"parameters":{"properties":{' + properties + '},"type":"object"}')
+        rng.shuffle(members)
+        out.append('{"type":"function","function":{' + ",".join(members) + "}}")
+    return "[" + ",".join(out) + "]"
+
+
+def body_text(rng):
+    members = ['"model":"DeepSeek-V4.1-Flash"', '"messages":' + json.dumps(messages(rng), ensure_ascii=rng.random() < 0.5)]
+    if rng.random() < 0.7:
+        members.append('"thinking":{"type":"' + rng.choice(["enabled", "disabled", "disabled", "adaptive"]) + '"}')
+    if rng.random() < 0.3:
+        members.append('"reasoning_effort":"' + rng.choice(["none", "minimal", "low", "medium", "high", "xhigh", "max"]) + '"')
+    if rng.random() < 0.6:
+        members.append('"tools":' + tools_text(rng))
+    if rng.random() < 0.4:
+        members.append('"tool_choice":' + rng.choice(['"auto"', '"none"', '"required"', '{"type":"function","function":{"name":"f"}}']))
+    if rng.random() < 0.3:
+        members.append('"response_format":' + rng.choice(['{"type":"text"}', '{"type":"json_object"}',
+                                                          '{"type":"json_schema","json_schema":{"name":"n","schema":{"default":' + json_text(rng) + "}}}"]))
+    return "{" + ",".join(members) + "}"
+
+
+def official_ids(encoder, body):
+    try:
+        return encoder.encode(recipe.ChatCompletionRequest(body).convert(OPTIONS).conversation)
+    except (recipe.ConversionError, ValueError):
+        return None
+
+
+def run(bathys, tokenizer, flag, lines):
+    done = subprocess.run([bathys, "tokenize", "--model", tokenizer, flag], input="\n".join(lines) + "\n", capture_output=True, encoding="utf-8")
+    return done.returncode, [json.loads(line) for line in done.stdout.split("\n") if line], done.stderr
+
+
+def compare_chats(args, rng):
+    encoder = ENCODING.with_tokenizer(recipe.Tokenizer.from_file(args.tokenizer))
+    taken, refused = [], []
+    while len(taken) < args.conversations:
+        body = body_text(rng)
+        ids = official_ids(encoder, body)
+        (taken if ids is not None else refused).append((body, ids))
+    code, answers, errors = run(args.bathys, args.tokenizer, "--chat", [body for body, _ in taken])
+    if code != 0:
+        sys.exit(f"bathys ended with {code}: {errors}\n{taken[len(answers)][0]}")
+    for (body, ids), answer in zip(taken, answers):
+        if ids != answer:
+            at = next((n for n, pair in enumerate(zip(ids, answer)) if pair[0] != pair[1]), min(len(ids), len(answer)))
+            sys.exit(f"ids differ from place {at} on for {body}\n  ours   {answer[at - 5:at + 10]}\n  theirs {ids[at - 5:at + 10]}")
+    for body, _ in refused[:args.refusals]:
+        if run(args.bathys, args.tokenizer, "--chat", [body])[0] != 65:
+            sys.exit(f"the package refuses {body}")
+    print(f"conversations={len(taken)} refused={min(len(refused), args.refusals)}")
+
+
+# What answers are made of; malformed tags among them. (Where "<" stands before the line breaks before calls, the package keeps one of them.)
+PIECES = ["\n", "\n\n", " ", "text", "2 < 3", "</think>", "<think>", "<｜ ", "｜DSML｜", "</｜DSML｜ ", "\n\n<｜DSML｜ calls>\n", '<｜DSML｜ invoke name="f">\n', '<｜DSML｜ invoke name="ns::g">\n\n',
+          "</｜DSML｜ parameter>\n", "</｜DSML｜ invoke>\n", "</｜DSML｜ calls>", '<｜DSML｜ parameter name="x" string="true">', '<｜DSML｜ parameter name="y" string="false">', "1.50",
+          '{"a": [1, 2]}', '"\\\b\x01é😀', "</thi "]
+
+
+def answer_text(rng):
+    if rng.random() < 0.3:
+        return "".join(rng.choice(PIECES) for _ in range(rng.randrange(12)))
+    text = rng.choice(["", "r\n\n</think>", "\n\n</think>\n\n", "</think>"]) + rng.choice(TEXTS)
+    if rng.random() < 0.7:
+        text += "\n\n<｜DSML｜ calls>\n"
+        for _ in range(rng.randrange(1, 3)):
+            text += '<｜DSML｜ invoke name="' + rng.choice(NAMES) + '">\n'
+            for _ in range(rng.randrange(3)):
+                text += '<｜DSML｜ parameter name="' + rng.choice(["x", "arguments", "café"]) + '" string="' + rng.choice(["true", "false"]) + '">'
+                text += rng.choice([*PIECES, *NUMBERS]) + "</｜DSML｜ parameter>\n"
+            text += "</｜DSML｜ invoke>\n"
+        text += "</｜DSML｜ calls>"
+    if rng.random() < 0.5:
+        return text
+    text = text[: rng.randrange(len(text) + 1)]
+    # A name that is cut off is one of the documented differences.
+    tag = text.rfind("<｜DSML｜ parameter")
+    return text[:tag] if tag > text.rfind('">') else text
+
+
+def official_answer(text, thinking):
+    body = {"model": "DeepSeek-V4.1-Flash", "messages": [{"role": "user", "content": "x"}], "thinking": {"type": "enabled" if thinking else "disabled"}}
+    generator = recipe.ChatCompletionRequest.chunk_generator(recipe.ChatCompletionRequest(json.dumps(body)).convert(OPTIONS), "id", "model")
+    options = recipe.ParsingOptions(thinking_initial_stage=recipe.ThinkingInitialStage.ReasoningStart if thinking else None, special_tokens=MARKERS)
+    processor = recipe.StreamProcessor(generator, options)
+    response = recipe.ChatCompletionResponse("id", "model", 0, 0, 0)
+    for chunk in [recipe.InferenceChunk.ready(), recipe.InferenceChunk.text(text, 1), recipe.InferenceChunk.finish(recipe.InferenceFinishReason.Stop)]:
+        for part in processor.push(chunk):
+            response.accumulate(part)
+    for part in processor.finish():
+        response.accumulate(part)
+    message = json.loads(response.to_json())["choices"][0]["message"]
+    calls = [{"name": call["function"]["name"], "arguments": call["function"]["arguments"]} for call in message.get("tool_calls") or []]
+    return {"reasoning": message.get("reasoning_content") or "", "content": message.get("content") or "", "calls": calls}
+
+
+def compare_answers(args, rng):
+    questions = [{"output": answer_text(rng), "thinking": rng.random() < 0.5} for _ in range(args.answers)]
+    code, answers, errors = run(args.bathys, args.tokenizer, "--answer", [json.dumps(question) for question in questions])
+    if code != 0:
+        sys.exit(f"bathys ended with {code}: {errors}")
+    for question, answer in zip(questions, answers):
+        expected = official_answer(question["output"], question["thinking"])
+        if answer != expected:
+            sys.exit(f"answers differ for {question}\n  ours   {answer}\n  theirs {expected}")
+    print(f"answers={len(questions)}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bathys")
+    parser.add_argument("tokenizer")
+    parser.add_argument("--seed", type=int, default=41)
+    parser.add_argument("--conversations", type=int, default=1000)
+    parser.add_argument("--refusals", type=int, default=30, help="of the conversations that the package refuses")
+    parser.add_argument("--answers", type=int, default=2000)
+    args = parser.parse_args()
+    rng = random.Random(args.seed)
+    compare_chats(args, rng)
+    compare_answers(args, rng)
+
+
+if __name__ == "__main__":
+    main()
