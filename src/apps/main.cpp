@@ -74,6 +74,7 @@ int run(int argc, char** argv) {
   add_tokenize(program, commands);
   add_eval(program, commands);
   add_generate(program, commands);
+  add_bench(program, commands);
   add_version(program, commands);
 
   // 2. The command line.

@@ -3,6 +3,8 @@
 """Command lines, environments and outputs as they occur: exit codes, suggestions, foreign variables, full devices. Cases C29 C31 C37 C39."""
 
 import os
+import resource
+import shutil
 import subprocess
 import unittest
 
@@ -51,6 +53,26 @@ class Usage(Scratch):
             done = run(*arguments)
             self.assertEqual((done.returncode, done.stderr), (OK, ""))
             self.assertIn("bathys", done.stdout)
+
+
+class Shards(Scratch):
+    def test_a_truncated_shard_stops_all_ranks_with_one_line(self):
+        shards = self.folder / "shards"
+        shutil.copytree(SHARDS, shards)
+        shard = max(shards.glob("*.h5"), key=lambda path: path.stat().st_size if path.name != "index.h5" else 0)
+        os.truncate(shard, shard.stat().st_size - 5000)
+        for ranks in (1, 2):
+            done = run("eval", "--model", shards, "--requests", ONE, "--out", self.folder / "run", ranks=ranks)
+            self.assert_refused(done, BAD_INPUT, shard.name)
+        self.assert_refused(run("verify", shards), BAD_INPUT, shard.name)
+
+    def test_a_conversion_that_ran_out_of_room_goes_on(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        arguments = ("convert", ROOT / "inputs" / "models" / "nano", self.folder / "shards")
+        self.assert_refused(run(*arguments, preexec_fn=limit), STOPPED)
+        self.assert_refused(run("inspect", self.folder / "shards"), BAD_INPUT)
+        self.assertEqual(run(*arguments).returncode, OK)
+        self.assertEqual(run("verify", self.folder / "shards").returncode, OK)
 
 
 class ForeignVariables(Scratch):
