@@ -91,9 +91,9 @@ stage_test_sanitize() {
 }
 
 stage_tidy() {
-  local pattern='/src/(core|config|catalog|io|tokenizer)/'
+  local pattern='/src/(core|config|catalog|io)/'  # about ten seconds a file; --full takes all
   if [ "$full" = yes ]; then pattern='/(src|tests)/'; fi
-  run-clang-tidy-14 -quiet -j "$bathys_jobs" -p "$(preset_dir host-release)" "$pattern" 2>/dev/null
+  run-clang-tidy-14 -quiet -j "$bathys_jobs" -p "$(preset_dir host-release)" -extra-arg=-Wno-unknown-warning-option "$pattern" 2>/dev/null
 }
 
 # ---- running them ----
