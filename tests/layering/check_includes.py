@@ -42,7 +42,7 @@ LIBRARIES = [
     (r"xxhash\.h|xxh3\.h", ["io/"]),
     (r"openssl/.*", ["io/", "tokenizer/sha256"]),
     (r"png\.h|jpeglib\.h|turbojpeg\.h|webp/.*", ["io/"]),
-    (r"hwy/.*", ["kernels/"]),
+    (r"hwy/.*", ["kernels/", "bench/machine_limits"]),
     (r"cublas.*\.h|cuda_bf16\.h|cuda_fp8\.h|cuda_fp4\.h|mma\.h", ["kernels/cuda/"]),
     (r"cuda_runtime(_api)?\.h", ["kernels/cuda/", "parallel/"]),
     (r"Kokkos_.*", ["core/kokkos_compat.hpp"]),
