@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "kernels/embedding.hpp"
@@ -168,14 +169,20 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
     }
     const std::size_t local = logits.extent(1), words = (local + 31) / 32;
     Mat<std::uint32_t> allowed;
+    std::vector<bool> none_here(n, false);  // top-p keeps no id of this rank
     if (whole) {
       std::vector<std::uint32_t> bits(n * words, ~0U);
       for (std::size_t i = 0; i < n; ++i) {
         const HeadQuery& q = queries[i];
         if (q.target >= 0 || q.temperature <= 0 || q.top_p >= 1 || top[i].id < 0) continue;
         const std::vector<bool> keep = nucleus(row(i), q.temperature, q.top_p);
+        none_here[i] = true;
         for (std::size_t v = 0; v < local; ++v) {
-          if (!keep[static_cast<std::size_t>(weights.first_vocab) + v]) bits[i * words + v / 32] &= ~(1U << (v % 32));
+          if (keep[static_cast<std::size_t>(weights.first_vocab) + v]) {
+            none_here[i] = false;
+          } else {
+            bits[i * words + v / 32] &= ~(1U << (v % 32));
+          }
         }
       }
       const Vec<std::uint32_t> flat = to_device("head_allowed", bits);
@@ -188,7 +195,14 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
     const Vec<std::int64_t> drawn_id = device_vector<std::int64_t>("drawn_id", n);
     kernels::draw(exec, logits, weights.first_vocab, keys, allowed, drawn, drawn_id);
     ranks.wait(exec);
-    const std::vector<Best<double>> choice = best_over_ranks(ranks, to_host(drawn), to_host(drawn_id));
+    std::vector<double> values = to_host(drawn);
+    std::vector<std::int64_t> ids = to_host(drawn_id);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!none_here[i]) continue;  // nothing to offer is no NaN: it loses to every rank that has something
+      values[i] = -std::numeric_limits<double>::infinity();
+      ids[i] = std::numeric_limits<std::int64_t>::max();
+    }
+    const std::vector<Best<double>> choice = best_over_ranks(ranks, values, ids);
     for (std::size_t i = 0; i < n; ++i) {
       if (token[i] < 0) token[i] = choice[i].id;
     }
