@@ -87,7 +87,7 @@ stage_test_sanitize() {
   export ASAN_OPTIONS=fast_unwind_on_malloc=0:detect_stack_use_after_return=1
   export LSAN_OPTIONS=suppressions=$bathys_root/tests/support/lsan.supp:print_suppressions=0
   export UBSAN_OPTIONS=print_stacktrace=1
-  stage_test sanitize -L '^unit$'
+  stage_test sanitize -L '^(unit|model)$' -E 'np[48]$|digest'
 }
 
 stage_tidy() {

@@ -23,9 +23,9 @@ namespace bathys::convert {
 // backbone's and dropped.
 std::optional<std::string> canonical_tensor_name(std::string_view name);
 
-// What shards are made from.  Either a checkpoint folder in the released layout, matched against the tensor table: every
-// tensor of the table found once, with its dtype and shape, and none besides; headers and small files are held, no
-// weights.  Or a synthetic model, whose weights are made when they are read.
+// What shards are made from.  Either a checkpoint folder in the released layout, matched against the tensor table:
+// every tensor of the table found once, with its dtype and shape, and none besides; headers and small files are held,
+// no weights.  Or a synthetic model, whose weights are made when they are read.
 struct SourceModel {
   // Reads config.json and tokenizer.json, then the headers.
   //   throws Error(bad_input) for files and tensors (by name), Error(usage) for a config that cannot be

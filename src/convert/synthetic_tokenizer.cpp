@@ -25,7 +25,7 @@ constexpr std::string_view kWord = "synthetic";
 constexpr std::int64_t kMostCopies = std::int64_t{1} << kWord.size();  // of one class: capitals anywhere in the word
 
 Json added_token(std::int64_t id, const std::string& content, bool special) {
-  return {{"id", id},          {"content", content},    {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 

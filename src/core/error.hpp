@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/exit_code.hpp"
+
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "core/exit_code.hpp"
 
 namespace bathys {
 

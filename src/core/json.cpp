@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/json.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include "core/error.hpp"
 
 namespace bathys {
 namespace {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/exit_code.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -10,14 +12,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/exit_code.hpp"
-
 namespace bathys {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one JSON text strictly: UTF-8, no trailing bytes, no key twice in one object (also when escaped), nesting at most
-// 512 deep.  `what` names the text in the message ("config.json").
+// Parses one JSON text strictly: UTF-8, no trailing bytes, no key twice in one object (also when escaped), nesting at
+// most 512 deep.  `what` names the text in the message ("config.json").
 //   throws Error(code) naming the byte offset and the cause
 Json parse_json(std::string_view text, std::string_view what, ExitCode code);
 
@@ -29,7 +29,8 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
 
 // Reads the members of one JSON object strictly: every key must be asked for, types are checked without conversion (an
 // integer is an integer, 1.0 and 1e3 are not), and finish() refuses what nobody asked for.
-//   All errors: Error(code) with the path of the key ("config.json: text_config.head_dim is \"512\", expected an integer").
+//   All errors: Error(code) with the path of the key ("config.json: text_config.head_dim is \"512\", expected an
+//   integer").
 class JsonObject {
  public:
   JsonObject(const Json& object, std::string path, ExitCode code);

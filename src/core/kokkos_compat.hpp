@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What differs between Kokkos 3.4 and 5.x, in one place; its own CMake target (bathys_kokkos), so that only folders that run
-// kernels pay for the headers.
+// What differs between Kokkos 3.4 and 5.x, in one place; its own CMake target (bathys_kokkos), so that only folders
+// that run kernels pay for the headers.
 
 #include <string>
 
@@ -10,7 +10,8 @@
 
 namespace bathys {
 
-// Where kernels run, and the Views they take: LayoutRight everywhere, so that the last index is the fast one on every device.
+// Where kernels run, and the Views they take: LayoutRight everywhere, so that the last index is the fast one on every
+// device.
 using Exec = Kokkos::DefaultExecutionSpace;
 template <class T>
 using DeviceView = Kokkos::View<T, Kokkos::LayoutRight, Exec::memory_space>;

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-// One line per event on stderr, `event=name key=value ...`, with units in the keys (`_s`, `_bytes`, `_gib`).  Only the rank
-// that speaks (rank 0, or a failing rank) prints; parallel::Session sets this once at start.
+// One line per event on stderr, `event=name key=value ...`, with units in the keys (`_s`, `_bytes`, `_gib`).  Only the
+// rank that speaks (rank 0, or a failing rank) prints; parallel::Session sets this once at start.
 namespace bathys::log {
 
 enum class Level { quiet, warn, info, debug };
@@ -28,8 +28,8 @@ void warn(std::string_view event, fmt::format_string<Args...> format, Args&&... 
   write(Level::warn, fmt::format("event={} level=warn {}", event, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Prints the one cause line of a failing process, whatever the level and rank: `bathys: error: text`, control characters
-// escaped, newline at the end, in one write(2).  Never throws.
+// Prints the one cause line of a failing process, whatever the level and rank: `bathys: error: text`, control
+// characters escaped, newline at the end, in one write(2).  Never throws.
 void cause(std::string_view text) noexcept;
 
 }  // namespace bathys::log

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.hpp"
 
+#include "core/error.hpp"
+#include "core/timer.hpp"
+#include "engine/track.hpp"
+
 #include <algorithm>
 #include <deque>
 #include <list>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "core/error.hpp"
-#include "core/timer.hpp"
-#include "engine/track.hpp"
 
 namespace bathys::engine {
 
@@ -22,8 +22,8 @@ struct Engine::State {
   const tokenizer::Tokenizer* tokenizer;
   EngineOptions options;
   EngineCounters counters;
-  std::list<std::unique_ptr<JobState>> jobs;      // not yet ended, in order of submission
-  std::vector<std::unique_ptr<Track>> alive;      // tracks with a sequence, in order of admission
+  std::list<std::unique_ptr<JobState>> jobs;  // not yet ended, in order of submission
+  std::vector<std::unique_ptr<Track>> alive;  // tracks with a sequence, in order of admission
   std::vector<JobResult> finished;
 
   void admit();
@@ -41,8 +41,10 @@ struct Engine::State {
 Engine::Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const EngineOptions& options)
     : state_(std::make_unique<State>(State{model, tokenizer, options, {}, {}, {}, {}})) {
   require(options.row_budget >= 1 && options.row_budget <= model.options().max_rows, ExitCode::usage,
-          "--row-budget {}: must be between 1 and {}, the rows that the model's buffers hold", options.row_budget, model.options().max_rows);
-  require(options.max_sequences >= 2, ExitCode::usage, "at least 2 sequences must be alive at once, {} were asked for", options.max_sequences);
+          "--row-budget {}: must be between 1 and {}, the rows that the model's buffers hold", options.row_budget,
+          model.options().max_rows);
+  require(options.max_sequences >= 2, ExitCode::usage, "at least 2 sequences must be alive at once, {} were asked for",
+          options.max_sequences);
 }
 
 Engine::~Engine() = default;
@@ -57,7 +59,9 @@ void Engine::submit(GenerateJob job) {
   if (state_->jobs.back()->unfinished == 0) state_->end_job(*state_->jobs.back());
 }
 
-std::int64_t Engine::pending() const { return static_cast<std::int64_t>(state_->jobs.size() + state_->finished.size()); }
+std::int64_t Engine::pending() const {
+  return static_cast<std::int64_t>(state_->jobs.size() + state_->finished.size());
+}
 
 const EngineCounters& Engine::counters() const { return state_->counters; }
 
@@ -83,7 +87,9 @@ void Engine::State::admit() {
     if (job->prefix) {
       Track& prefix = *job->prefix;
       if (prefix.rows_left() > 0) {
-        const bool running = std::any_of(alive.begin(), alive.end(), [&](const auto& t) { return t->kind == Track::Kind::prefix && t->job == job.get(); });
+        const bool running = std::any_of(alive.begin(), alive.end(), [&](const auto& t) {
+          return t->kind == Track::Kind::prefix && t->job == job.get();
+        });
         // A prefix needs a second place for its first fork.
         if (!running && static_cast<std::int64_t>(alive.size()) + 1 < options.max_sequences) {
           auto track = std::make_unique<Track>(std::move(prefix));
@@ -175,7 +181,8 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
 
   for (const model::RowFailure& f : failures) {
     fail_job(*chosen[static_cast<std::size_t>(f.chunk)].first->job,
-             {"nonfinite_value", fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
+             {"nonfinite_value",
+              fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
   }
   for (std::size_t i = 0; i < answers.size(); ++i) take_answer(*asked[i].first, asked[i].second, answers[i]);
   for (const auto& [track, rows] : chosen) {
@@ -187,7 +194,8 @@ void Engine::State::take_answer(Track& track, std::int64_t position, const HeadA
   JobState& job = *track.job;
   if (job.result.failure) return;
   if (!answer.finite) {
-    fail_job(job, {"nonfinite_value", fmt::format("layer {}, token {}: the logits are not finite", model.config().n_layers, position)});
+    fail_job(job, {"nonfinite_value",
+                   fmt::format("layer {}, token {}: the logits are not finite", model.config().n_layers, position)});
     return;
   }
   if (track.kind == Track::Kind::score) {

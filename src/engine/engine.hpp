@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include "engine/job.hpp"
 #include "model/model.hpp"
 #include "tokenizer/tokenizer.hpp"
 
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 namespace bathys::engine {
 
 struct EngineOptions {
-  std::int64_t row_budget = 512;   // rows of one step, prefill chunks and decode rows together
-  std::int64_t max_sequences = 64; // sequences alive at once
-  bool prefix_sharing = true;      // compute a job's common beginning once
+  std::int64_t row_budget = 512;    // rows of one step, prefill chunks and decode rows together
+  std::int64_t max_sequences = 64;  // sequences alive at once
+  bool prefix_sharing = true;       // compute a job's common beginning once
 };
 
 struct EngineCounters {
@@ -24,8 +24,8 @@ struct EngineCounters {
   double prefill_s = 0, decode_s = 0;  // steps that hold only decode rows count as decode
 };
 
-// Runs jobs on ragged steps.  Every rank of a replica holds an Engine and makes the same calls with the same jobs in the same order (the ranks
-// enter the same collectives); all ranks get the same results.
+// Runs jobs on ragged steps.  Every rank of a replica holds an Engine and makes the same calls with the same jobs in
+// the same order (the ranks enter the same collectives); all ranks get the same results.
 class Engine {
  public:
   // `tokenizer` may be null when no job has stops; it must outlive the engine.

@@ -16,8 +16,8 @@ struct ScoredSequence {
   std::int64_t first_scored = 1;
 };
 
-// Sequences that belong together (the continuations of one context, the windows of one document).  A common beginning is computed
-// once and forked, which changes no number.
+// Sequences that belong together (the continuations of one context, the windows of one document).  A common beginning
+// is computed once and forked, which changes no number.
 struct ScoreJob {
   std::int64_t tag = 0;
   std::vector<ScoredSequence> sequences;
@@ -30,21 +30,21 @@ struct TokenScore {
 
 struct GenerateJob {
   std::int64_t tag = 0;
-  std::vector<std::int32_t> prompt;      // at least one token
-  std::int64_t max_new_tokens = 0;       // 0: nothing is drawn
-  float temperature = 0;                 // 0: greedy
-  double top_p = 1;                      // (0, 1]
-  std::uint64_t key = 0;                 // first 64 bits of SHA-256(seed, custom_id)
+  std::vector<std::int32_t> prompt;         // at least one token
+  std::int64_t max_new_tokens = 0;          // 0: nothing is drawn
+  float temperature = 0;                    // 0: greedy
+  double top_p = 1;                         // (0, 1]
+  std::uint64_t key = 0;                    // first 64 bits of SHA-256(seed, custom_id)
   std::vector<std::int32_t> repeats = {0};  // repeat numbers to draw, all from one prefill
-  int top_logprobs = 0;                  // 0..20 alternatives a token
-  std::vector<std::string> stops;        // generation ends where one first completes in the decoded text
+  int top_logprobs = 0;                     // 0..20 alternatives a token
+  std::vector<std::string> stops;           // generation ends where one first completes in the decoded text
 };
 
 enum class Finish { eos, stop, length };
 
 struct DrawnToken {
   std::int32_t id = 0;
-  float logprob = 0;  // under the plain softmax (temperature 1, no top_p)
+  float logprob = 0;                                // under the plain softmax (temperature 1, no top_p)
   std::vector<std::pair<std::int32_t, float>> top;  // best first, ties to the lower id
 };
 

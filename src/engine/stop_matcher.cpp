@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stop_matcher.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <utility>
 
-#include "core/error.hpp"
-
 namespace bathys::engine {
 
-StopMatcher::StopMatcher(const tokenizer::Tokenizer* tokenizer, std::vector<std::string> stops) : stops_(std::move(stops)) {
+StopMatcher::StopMatcher(const tokenizer::Tokenizer* tokenizer, std::vector<std::string> stops)
+    : stops_(std::move(stops)) {
   std::erase_if(stops_, [](const std::string& stop) { return stop.empty(); });
   for (const std::string& stop : stops_) keep_ = std::max(keep_, stop.size() - 1);
   if (stops_.empty()) return;
@@ -19,7 +20,8 @@ StopMatcher::StopMatcher(const tokenizer::Tokenizer* tokenizer, std::vector<std:
 bool StopMatcher::push(std::int32_t token) {
   if (stops_.empty()) return false;
   tail_ += decoder_->push(token);
-  const bool found = std::any_of(stops_.begin(), stops_.end(), [&](const std::string& stop) { return tail_.find(stop) != std::string::npos; });
+  const bool found = std::any_of(stops_.begin(), stops_.end(),
+                                 [&](const std::string& stop) { return tail_.find(stop) != std::string::npos; });
   if (tail_.size() > keep_) tail_.erase(0, tail_.size() - keep_);
   return found;
 }

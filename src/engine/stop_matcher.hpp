@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tokenizer/tokenizer.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "tokenizer/tokenizer.hpp"
-
 namespace bathys::engine {
 
-// Says when a stop string first completes in the text that the drawn tokens decode to.  Stops straddle tokens and bytes; what the prompt
-// ends with takes no part.
+// Says when a stop string first completes in the text that the drawn tokens decode to.  Stops straddle tokens and
+// bytes; what the prompt ends with takes no part.
 class StopMatcher {
  public:
   // Empty stops are ignored.  `tokenizer` outlives this; it may be null when no stop is left.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/track.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <limits>
 #include <utility>
-
-#include "core/error.hpp"
 
 namespace bathys::engine {
 namespace {
@@ -15,7 +15,8 @@ std::int64_t size_of(const std::vector<std::int32_t>& v) { return static_cast<st
 // A beginning shorter than this is not worth a fork.
 constexpr std::int64_t kMinShared = 2;
 
-void add_prefix(JobState& state, const std::vector<std::int32_t>& tokens, std::int64_t length, std::int64_t first_wanted) {
+void add_prefix(JobState& state, const std::vector<std::int32_t>& tokens, std::int64_t length,
+                std::int64_t first_wanted) {
   Track prefix;
   prefix.kind = Track::Kind::prefix;
   prefix.job = &state;
@@ -36,7 +37,8 @@ std::unique_ptr<JobState> plan_job(ScoreJob job, bool share) {
   for (std::size_t i = 0; i < job.sequences.size(); ++i) {
     const ScoredSequence& s = job.sequences[i];
     const std::int64_t size = size_of(s.tokens);
-    require(s.first_scored >= 1 && s.first_scored < size, ExitCode::internal, "engine: first_scored {} of a sequence of {} tokens", s.first_scored, size);
+    require(s.first_scored >= 1 && s.first_scored < size, ExitCode::internal,
+            "engine: first_scored {} of a sequence of {} tokens", s.first_scored, size);
     auto track = std::make_unique<Track>();
     track->kind = Track::Kind::score;
     track->job = state.get();
@@ -47,12 +49,14 @@ std::unique_ptr<JobState> plan_job(ScoreJob job, bool share) {
     state->waiting.push_back(std::move(track));
     // Every wanted row stays with its own sequence, so that a prefix asks nothing of the head.
     const auto& first = job.sequences.front().tokens;
-    const auto differ = std::mismatch(first.begin(), first.end(), s.tokens.begin(), s.tokens.end()).first - first.begin();
+    const auto differ =
+        std::mismatch(first.begin(), first.end(), s.tokens.begin(), s.tokens.end()).first - first.begin();
     common = std::min({common, static_cast<std::int64_t>(differ), s.first_scored - 1});
     first_wanted = std::min(first_wanted, s.first_scored - 1);
   }
   state->unfinished = state->waiting.size();
-  if (share && state->waiting.size() > 1 && common >= kMinShared) add_prefix(*state, job.sequences.front().tokens, common, first_wanted);
+  if (share && state->waiting.size() > 1 && common >= kMinShared)
+    add_prefix(*state, job.sequences.front().tokens, common, first_wanted);
   state->job = std::move(job);
   return state;
 }

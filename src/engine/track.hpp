@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "engine/job.hpp"
+#include "engine/stop_matcher.hpp"
+#include "model/step.hpp"
+
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -8,15 +12,12 @@
 #include <variant>
 #include <vector>
 
-#include "engine/job.hpp"
-#include "engine/stop_matcher.hpp"
-#include "model/step.hpp"
-
 namespace bathys::engine {
 
 struct JobState;
 
-// One sequence on its way through the model: the common beginning of a job, one scored sequence, or one repeat of a generation.
+// One sequence on its way through the model: the common beginning of a job, one scored sequence, or one repeat of a
+// generation.
 struct Track {
   enum class Kind { prefix, score, generate };
 
@@ -38,9 +39,9 @@ struct Track {
 struct JobState {
   std::variant<ScoreJob, GenerateJob> job;
   JobResult result;
-  std::optional<Track> prefix;                    // before the rest can start
-  std::deque<std::unique_ptr<Track>> waiting;     // not yet given a sequence
-  std::size_t unfinished = 0;                     // tracks that have not ended
+  std::optional<Track> prefix;                 // before the rest can start
+  std::deque<std::unique_ptr<Track>> waiting;  // not yet given a sequence
+  std::size_t unfinished = 0;                  // tracks that have not ended
 };
 
 // Cuts a job into tracks: a common beginning (where sharing is on and there is one) and the rest.

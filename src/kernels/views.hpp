@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/kokkos_compat.hpp"
 #include "numerics/bf16.hpp"
 
-// What every kernel takes.  Inputs are Views of const elements by const&; the execution instance comes first, then inputs, scalars,
-// outputs.  A kernel enqueues on `exec` and does not fence.  Index letters: T rows of a step, n rows of this call, B sequences,
-// D dim, H heads, d head_dim, e rope dim, M copies, W window, E experts, V vocabulary.
+#include <cstdint>
+
+// What every kernel takes.  Inputs are Views of const elements by const&; the execution instance comes first, then
+// inputs, scalars, outputs.  A kernel enqueues on `exec` and does not fence.  Index letters: T rows of a step, n rows
+// of this call, B sequences, D dim, H heads, d head_dim, e rope dim, M copies, W window, E experts, V vocabulary.
 namespace bathys::kernels {
 
 using numerics::bf16;

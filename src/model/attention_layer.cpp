@@ -24,8 +24,10 @@ Mat<bf16> out_columns(const Mat<bf16>& m, std::int64_t begin, std::int64_t n) {
   return Mat<bf16>(Kokkos::subview(m, Kokkos::ALL, Kokkos::make_pair(begin, begin + n)));
 }
 
-// Each output group through its own wo_a, then its part of wo_b; the parts are summed as fixed-point grains, over groups and ranks alike.
-void output_projection(const StepContext& c, int layer, const AttentionWeights& w, const Mat<bf16>& o, const Mat<bf16>& y) {
+// Each output group through its own wo_a, then its part of wo_b; the parts are summed as fixed-point grains, over
+// groups and ranks alike.
+void output_projection(const StepContext& c, int layer, const AttentionWeights& w, const Mat<bf16>& o,
+                       const Mat<bf16>& y) {
   const auto& config = c.config;
   const auto n = static_cast<std::int64_t>(o.extent(0));
   const std::int64_t group_in = std::int64_t{config.n_heads / config.o_groups} * config.head_dim;
@@ -34,7 +36,8 @@ void output_projection(const StepContext& c, int layer, const AttentionWeights& 
   const Mat<float> grain = first_rows(c.work.grain, n);
   const Mat<std::int64_t> sums = first_rows(c.work.sums, n);
   for (std::int64_t g = 0; g < w.wo_a.count; ++g) {
-    kernels::prepare_plain(c.exec, columns(o, g * group_in, group_in), group_in, c.work.plain);  // no activation quantizer here
+    kernels::prepare_plain(c.exec, columns(o, g * group_in, group_in), group_in,
+                           c.work.plain);  // no activation quantizer here
     kernels::linear(c.exec, w.wo_a, g, c.work.plain, out_columns(grouped, g * lora, lora));
   }
   for (std::int64_t g = 0; g < w.wo_b.count; ++g) {
@@ -66,7 +69,8 @@ void window_kv(const StepContext& c, int layer, const AttentionWeights& w, const
   kernels::store_window(c.exec, kv, rows.window_rows, first_rows(c.work.window, c.plan.rows()));
 }
 
-void attention_layer(const StepContext& c, int layer, const LayerWeights& weights, const Mat<const bf16>& x, const Mat<bf16>& y) {
+void attention_layer(const StepContext& c, int layer, const LayerWeights& weights, const Mat<const bf16>& x,
+                     const Mat<bf16>& y) {
   const AttentionWeights& w = weights.attention;
   const auto& config = c.config;
   const LayerRows& rows = c.plan.layer(layer);

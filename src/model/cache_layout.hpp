@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "config/model_config.hpp"
+
 #include <cstdint>
 #include <vector>
-
-#include "config/model_config.hpp"
 
 namespace bathys::model {
 
@@ -21,7 +21,9 @@ class CacheLayout {
 
   // KV sources are numbered in layer order.
   [[nodiscard]] int n_sources() const { return static_cast<int>(ratio_.size()); }
-  [[nodiscard]] int source_of_layer(int layer) const { return source_of_[static_cast<std::size_t>(layer)]; }  // -1: reads none
+  [[nodiscard]] int source_of_layer(int layer) const {
+    return source_of_[static_cast<std::size_t>(layer)];
+  }  // -1: reads none
   [[nodiscard]] int ratio(int source) const { return ratio_[static_cast<std::size_t>(source)]; }
 
  private:

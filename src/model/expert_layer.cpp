@@ -40,7 +40,8 @@ const kernels::Activation& prepared_inner(const StepContext& c, WeightKind kind,
 
 }  // namespace
 
-void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x, const Mat<bf16>& y) {
+void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x,
+                  const Mat<bf16>& y) {
   const auto& config = c.config;
   const LayerRows& rows = c.plan.layer(layer);
   const std::int64_t n = rows.full;
@@ -52,14 +53,16 @@ void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const
   kernels::linear(c.exec, w.router, 0, work.plain, logits);
   const Mat<std::int32_t> ids = first_rows(work.expert_ids, n);
   const Mat<float> weights = first_rows(work.expert_weights, n);
-  kernels::gate(c.exec, logits, w.bias, w.bias_image, c.plan.image(), rows.full_rows, gate_settings(config), ids, weights);
+  kernels::gate(c.exec, logits, w.bias, w.bias_image, c.plan.image(), rows.full_rows, gate_settings(config), ids,
+                weights);
   if (c.observer != nullptr) {
     c.observer->tensor("gate_idx", layer, Mat<const std::int32_t>(ids));
     c.observer->tensor("gate_w", layer, Mat<const float>(weights));
   }
 
   // The shared expert, replicated: every rank computes it and adds it after the reduction.
-  const Mat<bf16> shared_gate = first_rows(work.gate, n), shared_up = first_rows(work.up, n), shared = first_rows(work.shared, n);
+  const Mat<bf16> shared_gate = first_rows(work.gate, n), shared_up = first_rows(work.up, n),
+                  shared = first_rows(work.shared, n);
   const kernels::Activation& shared_in = prepared(c, w.shared.gate.kind, x);
   kernels::linear(c.exec, w.shared.gate, 0, shared_in, shared_gate);
   kernels::linear(c.exec, w.shared.up, 0, shared_in, shared_up);
@@ -67,7 +70,8 @@ void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const
   kernels::linear(c.exec, w.shared.down, 0, prepared_inner(c, w.shared.down.kind, shared_gate), shared);
 
   const Mat<std::int32_t> assignment = first_rows(work.assignment, n);
-  kernels::group_by_expert(c.exec, ids, weights, w.first_local, w.local, work.offsets, work.row_of, work.weight_of, assignment);
+  kernels::group_by_expert(c.exec, ids, weights, w.first_local, w.local, work.offsets, work.row_of, work.weight_of,
+                           assignment);
   // How many rows the local experts got: the one number of a layer that the host must know.
   std::int32_t assigned = 0;
   Kokkos::deep_copy(c.exec, assigned, Kokkos::subview(work.offsets, w.local));
@@ -80,7 +84,8 @@ void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const
     kernels::expert_linear(c.exec, w.routed.gate, routed_in, by_row, gate);
     kernels::expert_linear(c.exec, w.routed.up, routed_in, by_row, up);
     kernels::swiglu(c.exec, gate, up, first_rows(work.weight_of, assigned), limit, gate);
-    kernels::expert_linear(c.exec, w.routed.down, prepared_inner(c, w.routed.down.kind, gate), {work.offsets, {}}, down);
+    kernels::expert_linear(c.exec, w.routed.down, prepared_inner(c, w.routed.down.kind, gate), {work.offsets, {}},
+                           down);
   }
   const Mat<std::int64_t> sums = first_rows(work.sums, n);
   kernels::sum_experts(c.exec, down, assignment, sums);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "kernels/embedding.hpp"
 #include "kernels/sampling.hpp"
 #include "model/model_state.hpp"
 #include "numerics/fixed_point.hpp"
 #include "numerics/maths.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace bathys::model {
 namespace {
@@ -34,18 +34,21 @@ struct Best {
 
 // The best of all ranks for each of n rows: the largest value, ties to the lowest id; id -1 (a row with a NaN) wins.
 template <class Value>
-std::vector<Best<Value>> best_over_ranks(parallel::Collectives& ranks, const std::vector<Value>& values, const std::vector<std::int64_t>& ids) {
+std::vector<Best<Value>> best_over_ranks(parallel::Collectives& ranks, const std::vector<Value>& values,
+                                         const std::vector<std::int64_t>& ids) {
   const std::size_t n = values.size();
   std::vector<Best<Value>> mine(n), all(n * static_cast<std::size_t>(ranks.size()));
   for (std::size_t i = 0; i < n; ++i) mine[i] = {values[i], ids[i]};
-  const std::vector<std::int64_t> bytes_of(static_cast<std::size_t>(ranks.size()), static_cast<std::int64_t>(n * sizeof(Best<Value>)));
+  const std::vector<std::int64_t> bytes_of(static_cast<std::size_t>(ranks.size()),
+                                           static_cast<std::int64_t>(n * sizeof(Best<Value>)));
   ranks.all_gather_v_host(mine.data(), all.data(), bytes_of);
   for (std::size_t i = 0; i < n; ++i) {
     mine[i] = all[i];
     for (std::size_t r = 1; r < static_cast<std::size_t>(ranks.size()); ++r) {
       const Best<Value>& other = all[r * n + i];
       if (mine[i].id < 0) break;
-      if (other.id < 0 || other.value > mine[i].value || (other.value == mine[i].value && other.id < mine[i].id)) mine[i] = other;
+      if (other.id < 0 || other.value > mine[i].value || (other.value == mine[i].value && other.id < mine[i].id))
+        mine[i] = other;
     }
   }
   return mine;
@@ -59,7 +62,8 @@ std::vector<std::int32_t> ranked_ids(std::span<const float> logits, std::int64_t
     const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
     return x > y || (x == y && a < b);
   };
-  std::partial_sort(ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(n, static_cast<std::ptrdiff_t>(ids.size())), ids.end(), better);
+  std::partial_sort(ids.begin(), ids.begin() + std::min<std::ptrdiff_t>(n, static_cast<std::ptrdiff_t>(ids.size())),
+                    ids.end(), better);
   return ids;
 }
 
@@ -149,7 +153,9 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
 
   // Whole rows, where a query looks at more than one logit.
   std::vector<float> rows;
-  const bool whole = std::any_of(queries.begin(), queries.end(), [](const HeadQuery& q) { return q.top_logprobs > 0 || (q.target < 0 && q.temperature > 0 && q.top_p < 1); });
+  const bool whole = std::any_of(queries.begin(), queries.end(), [](const HeadQuery& q) {
+    return q.top_logprobs > 0 || (q.target < 0 && q.temperature > 0 && q.top_p < 1);
+  });
   if (whole) rows = gather_logits(static_cast<std::int64_t>(n));
   auto row = [&](std::size_t i) { return std::span<const float>(rows).subspan(i * vocab, vocab); };
 
@@ -186,11 +192,12 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
         }
       }
       const Vec<std::uint32_t> flat = to_device("head_allowed", bits);
-      allowed = Mat<std::uint32_t>(Kokkos::view_alloc(std::string("head_allowed"), Kokkos::WithoutInitializing), n, words);
+      allowed =
+          Mat<std::uint32_t>(Kokkos::view_alloc(std::string("head_allowed"), Kokkos::WithoutInitializing), n, words);
       Kokkos::deep_copy(Vec<std::uint32_t>(UnmanagedView<std::uint32_t*>(allowed.data(), n * words)), flat);
     }
-    const kernels::DrawKeys keys{to_device("draw_key", key), to_device("draw_position", position), to_device("draw_repeat", repeat),
-                                 to_device("draw_temperature", temperature)};
+    const kernels::DrawKeys keys{to_device("draw_key", key), to_device("draw_position", position),
+                                 to_device("draw_repeat", repeat), to_device("draw_temperature", temperature)};
     const Vec<double> drawn = device_vector<double>("drawn", n);
     const Vec<std::int64_t> drawn_id = device_vector<std::int64_t>("drawn_id", n);
     kernels::draw(exec, logits, weights.first_vocab, keys, allowed, drawn, drawn_id);
@@ -231,7 +238,8 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
     if (queries[i].top_logprobs > 0) {
       const std::vector<std::int32_t> ids = ranked_ids(row(i), queries[i].top_logprobs);
       for (int t = 0; t < std::min(queries[i].top_logprobs, static_cast<int>(vocab)); ++t) {
-        a.top.emplace_back(ids[static_cast<std::size_t>(t)], logprob(row(i)[static_cast<std::size_t>(ids[static_cast<std::size_t>(t)])]));
+        a.top.emplace_back(ids[static_cast<std::size_t>(t)],
+                           logprob(row(i)[static_cast<std::size_t>(ids[static_cast<std::size_t>(t)])]));
       }
     }
   }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "model/cache_layout.hpp"
 #include "model/observer.hpp"
 #include "model/step_plan.hpp"
@@ -10,7 +8,10 @@
 #include "model/workspace.hpp"
 #include "parallel/collectives.hpp"
 
-// The layers of the backbone, as functions over one step's context.  They read as the architecture does: docs/numerics.md.
+#include <vector>
+
+// The layers of the backbone, as functions over one step's context.  They read as the architecture does:
+// docs/numerics.md.
 namespace bathys::model {
 
 // Everything that a layer works with, for one step.
@@ -20,15 +21,15 @@ struct StepContext {
   const CacheLayout& layout;
   const StepPlan& plan;
   Workspace& work;
-  parallel::Collectives& ranks;  // the ranks that share this model copy
+  parallel::Collectives& ranks;                // the ranks that share this model copy
   kernels::Vec<const float> compressed_freqs;  // RoPE frequencies of layers with ratio > 0
   Observer* observer = nullptr;
 };
 
 // The stream at a layer: the rows that are at hand, compacted.
 struct Stream {
-  Mat<bf16> h;      // [n, M*D]
-  Mat<float> pre;   // [n, M]
+  Mat<bf16> h;     // [n, M*D]
+  Mat<float> pre;  // [n, M]
 };
 
 // Adds the n-gram memory to the stream of the layer's active rows.
@@ -40,16 +41,20 @@ void compressor_layer(const StepContext& c, int layer, const CompressorWeights& 
 
 // Which groups each full row attends to, left in work.chosen by step row (and work.blocks at the candidate source).
 //   x [full, D]   qr [full, q_lora]
-void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, const Mat<const bf16>& x, const Mat<const bf16>& qr);
+void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, const Mat<const bf16>& x,
+                   const Mat<const bf16>& qr);
 
 // Window KV of the layer's window rows into work.window.   x [window, D]
 void window_kv(const StepContext& c, int layer, const AttentionWeights& w, const Mat<const bf16>& x);
 
-// Attention of the full rows, up to and including the sum over output groups and ranks, into y.   x [full, D]   y [full, D]
-void attention_layer(const StepContext& c, int layer, const LayerWeights& w, const Mat<const bf16>& x, const Mat<bf16>& y);
+// Attention of the full rows, up to and including the sum over output groups and ranks, into y.   x [full, D]   y
+// [full, D]
+void attention_layer(const StepContext& c, int layer, const LayerWeights& w, const Mat<const bf16>& x,
+                     const Mat<bf16>& y);
 
 // Routed and shared experts, summed over ranks, into y.   x [full, D]   y [full, D]
-void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x, const Mat<bf16>& y);
+void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x,
+                  const Mat<bf16>& y);
 
 // Prepares x for weights of this kind (q8 for quantized ones) in the workspace and returns it.
 const kernels::Activation& prepared(const StepContext& c, kernels::WeightKind kind, const Mat<const bf16>& x);

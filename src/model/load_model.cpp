@@ -5,8 +5,9 @@
 
 namespace bathys::model {
 
-std::unique_ptr<Model> load_model(const weights::ShardModel& shards, parallel::Collectives& ranks, const ModelOptions& options,
-                                  const weights::LoadOptions& load_options, weights::LoadReport* report) {
+std::unique_ptr<Model> load_model(const weights::ShardModel& shards, parallel::Collectives& ranks,
+                                  const ModelOptions& options, const weights::LoadOptions& load_options,
+                                  weights::LoadReport* report) {
   catalog::require_tensor_ranks(shards.config, ranks.size());  // every rank finds the same
   const std::vector<catalog::RankPlace> places = weights::one_group_places(ranks.size());
   WeightPacker packer(shards.config, places[static_cast<std::size_t>(ranks.rank())]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/model.hpp"
 
-#include <limits>
-#include <utility>
-
 #include "kernels/embedding.hpp"
 #include "kernels/experts.hpp"
 #include "kernels/norm_rope.hpp"
 #include "model/model_state.hpp"
+
+#include <limits>
+#include <utility>
 
 namespace bathys::model {
 namespace {
@@ -18,11 +18,13 @@ constexpr std::int32_t kNoLayer = std::numeric_limits<std::int32_t>::max();
 
 LocalSizes local_sizes(const config::ModelConfig& config, const ModelWeights& weights) {
   const LayerWeights& layer = weights.layers.front();
-  return {static_cast<int>(layer.attention.wq_b.n / config.head_dim), static_cast<int>(layer.attention.wo_a.count), layer.experts.local, weights.head.n};
+  return {static_cast<int>(layer.attention.wq_b.n / config.head_dim), static_cast<int>(layer.attention.wo_a.count),
+          layer.experts.local, weights.head.n};
 }
 
 kernels::Vec<const float> frequencies(const config::ModelConfig& c, bool compressed) {
-  kernels::RopeSettings settings{.rope_dim = c.rope_head_dim, .theta = compressed ? c.compress_rope_theta : c.rope_theta};
+  kernels::RopeSettings settings{.rope_dim = c.rope_head_dim,
+                                 .theta = compressed ? c.compress_rope_theta : c.rope_theta};
   if (compressed) {
     settings.original_seq_len = c.original_seq_len;
     settings.factor = c.rope_factor;
@@ -32,7 +34,8 @@ kernels::Vec<const float> frequencies(const config::ModelConfig& c, bool compres
   return to_device("rope_freqs", kernels::rope_frequencies(settings));
 }
 
-Mat<const bf16> subset(const Exec& exec, const Mat<bf16>& x, const kernels::Vec<const std::int32_t>& rows, std::int64_t n, const Mat<bf16>& into) {
+Mat<const bf16> subset(const Exec& exec, const Mat<bf16>& x, const kernels::Vec<const std::int32_t>& rows,
+                       std::int64_t n, const Mat<bf16>& into) {
   if (static_cast<std::int64_t>(x.extent(0)) == n) return x;
   const Mat<bf16> out = first_rows(into, n);
   kernels::gather_rows(exec, x, rows, out);
@@ -41,14 +44,24 @@ Mat<const bf16> subset(const Exec& exec, const Mat<bf16>& x, const kernels::Vec<
 
 }  // namespace
 
-Model::State::State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in, const ModelOptions& options_in)
-    : config(config_in), weights(std::move(weights_in)), ranks(ranks_in), options(options_in), caches(config),
-      plan(config, caches.layout(), options.max_rows, options.cone), work(config, local_sizes(config, weights), options.max_rows, options.head_rows),
-      window_freqs(frequencies(config, false)), compressed_freqs(frequencies(config, true)), counters(static_cast<std::size_t>(config.n_layers)) {
-  for (const std::int64_t rows : ranks.all_gather_host(weights.head.n)) vocab_bytes.push_back(rows * static_cast<std::int64_t>(sizeof(float)));
+Model::State::State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in,
+                    const ModelOptions& options_in)
+    : config(config_in),
+      weights(std::move(weights_in)),
+      ranks(ranks_in),
+      options(options_in),
+      caches(config),
+      plan(config, caches.layout(), options.max_rows, options.cone),
+      work(config, local_sizes(config, weights), options.max_rows, options.head_rows),
+      window_freqs(frequencies(config, false)),
+      compressed_freqs(frequencies(config, true)),
+      counters(static_cast<std::size_t>(config.n_layers)) {
+  for (const std::int64_t rows : ranks.all_gather_host(weights.head.n))
+    vocab_bytes.push_back(rows * static_cast<std::int64_t>(sizeof(float)));
 }
 
-Model::Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks, const ModelOptions& options)
+Model::Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks,
+             const ModelOptions& options)
     : state_(std::make_unique<State>(config, std::move(weights), ranks, options)) {}
 Model::~Model() = default;
 
@@ -75,7 +88,8 @@ std::vector<RowFailure> Model::run(const Step& step) {
 #endif
   const StepContext c{s.exec, s.config, s.caches.layout(), s.plan, s.work, s.ranks, s.compressed_freqs, s.observer};
   Stream stream = s.start(c);
-  for (int layer = 0; layer < s.config.n_layers && stream.h.extent(0) > 0; ++layer) stream = s.run_layer(c, layer, stream);
+  for (int layer = 0; layer < s.config.n_layers && stream.h.extent(0) > 0; ++layer)
+    stream = s.run_layer(c, layer, stream);
   s.finish(c, stream);
   s.plan.commit(step, s.weights.token_map);
   return s.failures(step);
@@ -118,7 +132,8 @@ Stream Model::State::run_layer(const StepContext& c, int layer, const Stream& en
     compressor_layer(c, layer, *w.compressor, x_active);
     count.source_rows += rows.active;
   }
-  if (rows.window > 0) window_kv(c, layer, w.attention, subset(exec, x_active, rows.window_of_active, rows.window, work.x_part));
+  if (rows.window > 0)
+    window_kv(c, layer, w.attention, subset(exec, x_active, rows.window_of_active, rows.window, work.x_part));
   count.window_rows += rows.window;
   count.full_rows += rows.full;
 
@@ -133,7 +148,9 @@ Stream Model::State::run_layer(const StepContext& c, int layer, const Stream& en
   }
   const Mat<bf16> y = first_rows(work.y, rows.full);
   if (rows.full > 0) {
-    const kernels::HyperConnectionMix mix{first_rows(work.attn_mix.pre, rows.full), first_rows(work.attn_mix.post, rows.full), first_rows(work.attn_mix.comb, rows.full)};
+    const kernels::HyperConnectionMix mix{first_rows(work.attn_mix.pre, rows.full),
+                                          first_rows(work.attn_mix.post, rows.full),
+                                          first_rows(work.attn_mix.comb, rows.full)};
     kernels::hc_mixes(exec, stream.h, w.hc_attn, config.hc_mult, config.hc_sinkhorn_iters, hc_eps, eps, mix);
     show("hc_attn_pre", Mat<const float>(mix.pre));
     show("hc_attn_post", Mat<const float>(mix.post));
@@ -142,11 +159,13 @@ Stream Model::State::run_layer(const StepContext& c, int layer, const Stream& en
     show("attn_out", Mat<const bf16>(y));
     kernels::hc_post(exec, y, mix.post, mix.comb, stream.h);
   }
-  kernels::commit_window(exec, plan.sequences(), plan.step_rows(), first_rows(work.window, plan.rows()), rows.window_valid,
-                         caches.layout().ring_offset(layer), config.window_size);
+  kernels::commit_window(exec, plan.sequences(), plan.step_rows(), first_rows(work.window, plan.rows()),
+                         rows.window_valid, caches.layout().ring_offset(layer), config.window_size);
   if (rows.full == 0) return stream;
 
-  const kernels::HyperConnectionMix mix{first_rows(work.ffn_mix.pre, rows.full), first_rows(work.ffn_mix.post, rows.full), first_rows(work.ffn_mix.comb, rows.full)};
+  const kernels::HyperConnectionMix mix{first_rows(work.ffn_mix.pre, rows.full),
+                                        first_rows(work.ffn_mix.post, rows.full),
+                                        first_rows(work.ffn_mix.comb, rows.full)};
   kernels::hc_mixes(exec, stream.h, w.hc_ffn, config.hc_mult, config.hc_sinkhorn_iters, hc_eps, eps, mix);
   show("hc_ffn_pre", Mat<const float>(mix.pre));
   show("hc_ffn_post", Mat<const float>(mix.post));

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/layers.hpp"
+#include "model/sequence.hpp"
+#include "model/step.hpp"
+
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "model/layers.hpp"
-#include "model/sequence.hpp"
-#include "model/step.hpp"
-
 namespace bathys::model {
 
 struct ModelOptions {
   std::int64_t max_rows = 512;  // rows of one step
   std::int64_t head_rows = 64;  // rows whose logits are held at once
-  bool cone = true;             // skip, layer by layer, the rows that no wanted logit and no later token can see; changes no number
+  bool cone =
+      true;  // skip, layer by layer, the rows that no wanted logit and no later token can see; changes no number
 };
 
 // A row whose sums were not finite: its sequence is lost from here on, the others are untouched.
@@ -39,10 +40,10 @@ struct HeadQuery {
 };
 
 struct HeadAnswer {
-  bool finite = false;         // no NaN or infinity among the logits; else the rest is unset
-  std::int64_t token = -1;     // the target, or the token drawn
-  float logprob = 0;           // of `token`, under the plain softmax over the whole vocabulary
-  bool greedy = false;         // `token` is the argmax, ties to the lowest id
+  bool finite = false;                              // no NaN or infinity among the logits; else the rest is unset
+  std::int64_t token = -1;                          // the target, or the token drawn
+  float logprob = 0;                                // of `token`, under the plain softmax over the whole vocabulary
+  bool greedy = false;                              // `token` is the argmax, ties to the lowest id
   std::vector<std::pair<std::int32_t, float>> top;  // the best log-probabilities, ties to the lower id
 };
 
@@ -51,12 +52,13 @@ struct LayerCounters {
   std::int64_t source_rows = 0, window_rows = 0, full_rows = 0;
 };
 
-// The text model on the ranks that share its weights.  Every rank makes the same calls with the same arguments (the ranks enter the same
-// collectives) and gets the same answers, bit for bit whatever their number.
+// The text model on the ranks that share its weights.  Every rank makes the same calls with the same arguments (the
+// ranks enter the same collectives) and gets the same answers, bit for bit whatever their number.
 class Model {
  public:
   // ranks: those over which `weights` is cut; outlives the model.
-  Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks, const ModelOptions& options);
+  Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks,
+        const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -67,7 +69,8 @@ class Model {
   [[nodiscard]] Sequence fork(const Sequence& from);
   [[nodiscard]] parallel::Collectives& ranks();
 
-  // Runs the rows of a step and moves their sequences on.  Keeps the hidden states of the wanted rows (reach 0) until the next run.
+  // Runs the rows of a step and moves their sequences on.  Keeps the hidden states of the wanted rows (reach 0) until
+  // the next run.
   //   returns the first failed row of each failed chunk, the same on all ranks
   std::vector<RowFailure> run(const Step& step);
   [[nodiscard]] std::int64_t wanted() const;

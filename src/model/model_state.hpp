@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
-
 #include "model/model.hpp"
+
+#include <vector>
 
 namespace bathys::model {
 
 struct Model::State {
-  State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in, const ModelOptions& options_in);
+  State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in,
+        const ModelOptions& options_in);
 
   Exec exec;
   config::ModelConfig config;
@@ -38,13 +39,17 @@ struct Model::State {
 template <class T>
 kernels::Vec<T> to_device(const char* label, const std::vector<T>& host) {
   kernels::Vec<T> device(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), host.size());
-  Kokkos::deep_copy(device, Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(host.data(), host.size()));
+  Kokkos::deep_copy(device, Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+                                host.data(), host.size()));
   return device;
 }
 template <class V>
 std::vector<typename V::non_const_value_type> to_host(const V& device) {
   std::vector<typename V::non_const_value_type> host(device.extent(0));
-  Kokkos::deep_copy(Kokkos::View<typename V::non_const_value_type*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(host.data(), host.size()), device);
+  Kokkos::deep_copy(
+      Kokkos::View<typename V::non_const_value_type*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>(
+          host.data(), host.size()),
+      device);
   return host;
 }
 

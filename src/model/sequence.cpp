@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/sequence.hpp"
 
+#include "kernels/cache.hpp"
+
 #include <algorithm>
 #include <utility>
-
-#include "kernels/cache.hpp"
 
 namespace bathys::model {
 namespace {
@@ -24,13 +24,16 @@ constexpr bool kPoison = false;
 
 }  // namespace
 
-BlockPool::BlockPool(std::string label, std::int64_t block_bytes) : label_(std::move(label)), block_bytes_(block_bytes) {}
+BlockPool::BlockPool(std::string label, std::int64_t block_bytes)
+    : label_(std::move(label)), block_bytes_(block_bytes) {}
 
 std::shared_ptr<std::uint8_t> BlockPool::take() {
   if (free_.empty()) {
     // Small first slab, doubling up to the usual size: a run of few short sequences stays small.
-    const std::int64_t wanted = std::clamp<std::int64_t>(kSlabBytes / block_bytes_, 1, std::clamp<std::int64_t>(reserved_, 4, kMaxBlocksPerSlab));
-    DeviceView<std::uint8_t*> slab(Kokkos::view_alloc(label_, Kokkos::WithoutInitializing), static_cast<std::size_t>(wanted * block_bytes_));
+    const std::int64_t wanted = std::clamp<std::int64_t>(kSlabBytes / block_bytes_, 1,
+                                                         std::clamp<std::int64_t>(reserved_, 4, kMaxBlocksPerSlab));
+    DeviceView<std::uint8_t*> slab(Kokkos::view_alloc(label_, Kokkos::WithoutInitializing),
+                                   static_cast<std::size_t>(wanted * block_bytes_));
     for (std::int64_t i = wanted - 1; i >= 0; --i) free_.push_back(slab.data() + i * block_bytes_);
     slabs_.push_back(std::move(slab));
     reserved_ += wanted;
@@ -47,7 +50,9 @@ std::shared_ptr<std::uint8_t> BlockPool::take() {
 }
 
 CacheArena::CacheArena(const config::ModelConfig& config)
-    : layout_(config), n_layers_(config.n_layers), states_("cache_state", std::max<std::int64_t>(layout_.state_bytes(), 64)),
+    : layout_(config),
+      n_layers_(config.n_layers),
+      states_("cache_state", std::max<std::int64_t>(layout_.state_bytes(), 64)),
       pages_("cache_pages", layout_.page_bytes()) {}
 
 Sequence CacheArena::make() {
@@ -63,16 +68,19 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
   copy.length_ = from.length_;
   copy.recent_ = from.recent_;
   copy.valid_from_ = from.valid_from_;
-  Kokkos::deep_copy(exec, span_of(copy.state_.get(), layout_.state_bytes()), span_of(from.state_.get(), layout_.state_bytes()));
+  Kokkos::deep_copy(exec, span_of(copy.state_.get(), layout_.state_bytes()),
+                    span_of(from.state_.get(), layout_.state_bytes()));
   for (int source = 0; source < layout_.n_sources(); ++source) {
     const auto& theirs = from.pages_[static_cast<std::size_t>(source)];
     auto& ours = copy.pages_[static_cast<std::size_t>(source)];
     const std::int64_t groups = from.length_ / layout_.ratio(source);
     const std::int64_t full = groups / kernels::kGroupsPerPage;
-    ours.assign(theirs.begin(), theirs.begin() + std::min<std::int64_t>(full, static_cast<std::int64_t>(theirs.size())));
+    ours.assign(theirs.begin(),
+                theirs.begin() + std::min<std::int64_t>(full, static_cast<std::int64_t>(theirs.size())));
     if (groups % kernels::kGroupsPerPage != 0) {  // the page still being written is each one's own
       ours.push_back(pages_.take());
-      Kokkos::deep_copy(exec, span_of(ours.back().get(), layout_.page_bytes()), span_of(theirs[static_cast<std::size_t>(full)].get(), layout_.page_bytes()));
+      Kokkos::deep_copy(exec, span_of(ours.back().get(), layout_.page_bytes()),
+                        span_of(theirs[static_cast<std::size_t>(full)].get(), layout_.page_bytes()));
     }
   }
   return copy;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/kokkos_compat.hpp"
+#include "model/cache_layout.hpp"
+
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <vector>
-
-#include "core/kokkos_compat.hpp"
-#include "model/cache_layout.hpp"
 
 namespace bathys::model {
 
@@ -33,8 +33,9 @@ class BlockPool {
   std::vector<std::uint8_t*> free_;
 };
 
-// Everything that a sequence carries from step to step, and nothing else does: window rings, open compressor groups, compressed
-// groups and index keys (as codes with scales), the last tokens for the n-gram look-back.  Move-only; CacheArena::fork copies.
+// Everything that a sequence carries from step to step, and nothing else does: window rings, open compressor groups,
+// compressed groups and index keys (as codes with scales), the last tokens for the n-gram look-back.  Move-only;
+// CacheArena::fork copies.
 class Sequence {
  public:
   // Stands for an image position in the n-gram look-back.
@@ -54,9 +55,10 @@ class Sequence {
   friend class StepPlan;
   std::int64_t length_ = 0;
   std::shared_ptr<std::uint8_t> state_;
-  std::vector<std::vector<std::shared_ptr<std::uint8_t>>> pages_;  // [source][page]; full pages are shared between forks
-  std::vector<std::int64_t> recent_;                               // compressed ids of the last tokens, newest last; kDead in images
-  std::vector<std::int64_t> valid_from_;                           // [layer] oldest position whose window KV is there
+  std::vector<std::vector<std::shared_ptr<std::uint8_t>>>
+      pages_;                             // [source][page]; full pages are shared between forks
+  std::vector<std::int64_t> recent_;      // compressed ids of the last tokens, newest last; kDead in images
+  std::vector<std::int64_t> valid_from_;  // [layer] oldest position whose window KV is there
 };
 
 // Makes sequences out of two pools.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "core/error.hpp"
 #include "kernels/compressor.hpp"
 #include "kernels/embedding.hpp"
@@ -8,6 +6,8 @@
 #include "kernels/norm_rope.hpp"
 #include "model/layers.hpp"
 #include "numerics/maths.hpp"
+
+#include <algorithm>
 
 namespace bathys::model {
 
@@ -30,13 +30,15 @@ void compressor_layer(const StepContext& c, int layer, const CompressorWeights& 
     const Mat<float> kv = first_rows(c.work.pool_kv, n), gate = first_rows(c.work.pool_gate, n);
     kernels::linear(c.exec, w.wkv, 0, c.work.plain, kv);
     kernels::linear(c.exec, *w.wgate, 0, c.work.plain, gate);
-    kernels::compress_pool(c.exec, kv, gate, ratio, c.plan.sequences(), c.plan.groups(source), c.layout.open_offset(source), latent);
+    kernels::compress_pool(c.exec, kv, gate, ratio, c.plan.sequences(), c.plan.groups(source),
+                           c.layout.open_offset(source), latent);
     kernels::compress_keep_open(c.exec, kv, gate, ratio, c.plan.sequences(), c.layout.open_offset(source));
   }
   if (n_groups == 0) return;
   kernels::rms_norm(c.exec, latent, w.norm, eps, latent);
   const Mat<bf16> key = first_rows(c.work.key, n_groups);
-  kernels::prepare_plain(c.exec, latent, config.head_dim, c.work.plain);  // the index key is taken before the latent's RoPE
+  kernels::prepare_plain(c.exec, latent, config.head_dim,
+                         c.work.plain);  // the index key is taken before the latent's RoPE
   kernels::linear(c.exec, w.index_key, 0, c.work.plain, key);
   kernels::rms_norm(c.exec, key, w.key_norm, eps, key);
   const kernels::Cube<float> table = first_rows(c.work.rope_groups, n_groups);
@@ -46,13 +48,15 @@ void compressor_layer(const StepContext& c, int layer, const CompressorWeights& 
   kernels::store_groups(c.exec, latent, key, c.plan.groups(source), c.plan.pages(source));
 }
 
-void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, const Mat<const bf16>& x, const Mat<const bf16>& qr) {
+void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, const Mat<const bf16>& x,
+                   const Mat<const bf16>& qr) {
   const auto& config = c.config;
   const LayerRows& rows = c.plan.layer(layer);
   const int source = c.layout.source_of_layer(layer);
   const Mat<bf16> q = first_rows(c.work.index_q, rows.full), weight = first_rows(c.work.index_w, rows.full);
   kernels::linear(c.exec, w.wq_b, 0, prepared(c, w.wq_b.kind, qr), q);
-  kernels::rope_rotate(c.exec, q, config.index_n_heads, config.index_head_dim, rows.full_rows, c.work.rope_compressed, false);
+  kernels::rope_rotate(c.exec, q, config.index_n_heads, config.index_head_dim, rows.full_rows, c.work.rope_compressed,
+                       false);
   kernels::quantize_q4x32_in_place(c.exec, q);
   kernels::linear(c.exec, w.weights_proj, 0, prepared(c, w.weights_proj.kind, x), weight);
   if (c.observer != nullptr) c.observer->tensor("index_q", layer, Mat<const bf16>(q));
@@ -73,23 +77,28 @@ void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, con
   const int candidates = config.candidate_source_layer;
   const bool restricted = candidates >= 0 && layer > candidates;
   const std::int64_t reachable = std::max<std::int64_t>(c.plan.max_reachable(source), 1);
-  const std::int64_t columns = restricted ? std::int64_t{config.candidate_topk_blocks} * config.candidate_block_size : reachable;
+  const std::int64_t columns =
+      restricted ? std::int64_t{config.candidate_topk_blocks} * config.candidate_block_size : reachable;
   if (static_cast<std::int64_t>(c.work.scores.extent(0)) < columns) {  // a longer context than any before
-    c.work.scores = Vec<float>(Kokkos::view_alloc(std::string("scores"), Kokkos::WithoutInitializing), static_cast<std::size_t>(columns + columns / 4));
+    c.work.scores = Vec<float>(Kokkos::view_alloc(std::string("scores"), Kokkos::WithoutInitializing),
+                               static_cast<std::size_t>(columns + columns / 4));
   }
   const std::int64_t at_once = static_cast<std::int64_t>(c.work.scores.extent(0)) / columns;
   for (std::int64_t row0 = 0; row0 < rows.full; row0 += at_once) {
     const std::int64_t n = std::min(at_once, rows.full - row0);
-    const Mat<float> scores(UnmanagedView<float**>(c.work.scores.data(), static_cast<std::size_t>(n), static_cast<std::size_t>(columns)));
+    const Mat<float> scores(
+        UnmanagedView<float**>(c.work.scores.data(), static_cast<std::size_t>(n), static_cast<std::size_t>(columns)));
     if (restricted) {
       kernels::index_scores_of_candidates(c.exec, in, row0, blocks, config.candidate_block_size, scores);
       kernels::select_groups_of_candidates(c.exec, in, row0, scores, blocks, config.candidate_block_size, chosen);
     } else {
       kernels::index_scores(c.exec, in, row0, scores);
-      if (layer == candidates) kernels::select_candidate_blocks(c.exec, in, row0, scores, config.candidate_block_size, blocks);
+      if (layer == candidates)
+        kernels::select_candidate_blocks(c.exec, in, row0, scores, config.candidate_block_size, blocks);
       kernels::select_groups(c.exec, in, row0, scores, chosen);
     }
-    if (c.observer != nullptr && row0 == 0 && !restricted) c.observer->tensor("index_score", layer, Mat<const float>(scores));
+    if (c.observer != nullptr && row0 == 0 && !restricted)
+      c.observer->tensor("index_score", layer, Mat<const float>(scores));
   }
   if (c.observer != nullptr) {
     c.observer->tensor("groups", layer, Mat<const std::int32_t>(chosen));
@@ -114,7 +123,8 @@ void engram_layer(const StepContext& c, int layer, const EngramWeights& w, const
   const Mat<bf16> kv = first_rows(c.work.engram_kv, n);
   kernels::linear(c.exec, w.wkv, 0, prepared(c, w.wkv.kind, mine), kv);
   const Mat<float> gate = first_rows(c.work.engram_gate, n);
-  kernels::engram_apply(c.exec, kv, w.q_weight, w.k_weight, c.plan.image(), rows.active_rows, static_cast<float>(c.config.norm_eps), gate, stream.h);
+  kernels::engram_apply(c.exec, kv, w.q_weight, w.k_weight, c.plan.image(), rows.active_rows,
+                        static_cast<float>(c.config.norm_eps), gate, stream.h);
   if (c.observer != nullptr) {
     c.observer->tensor("engram_rows", layer, all_ids);
     c.observer->tensor("engram_gate", layer, Mat<const float>(gate));

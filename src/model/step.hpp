@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/sequence.hpp"
+
 #include <cstdint>
 #include <limits>
 #include <vector>
-
-#include "model/sequence.hpp"
 
 namespace bathys::model {
 
@@ -16,8 +16,9 @@ inline constexpr std::int64_t kNoReach = std::numeric_limits<std::int64_t>::max(
 struct SequenceChunk {
   Sequence* sequence = nullptr;
   std::vector<std::int32_t> tokens;
-  // Distance of each row to the nearest wanted row of the sequence at or after it, in this step or a later one (0: its hidden state is wanted
-  // now).  Decides which layers must run the row; a hint that is too small only costs time, one that is too large is an internal error.
+  // Distance of each row to the nearest wanted row of the sequence at or after it, in this step or a later one (0: its
+  // hidden state is wanted now).  Decides which layers must run the row; a hint that is too small only costs time, one
+  // that is too large is an internal error.
   std::vector<std::int64_t> reach;
   std::vector<std::uint8_t> image;  // 1 within an image span; empty: text only
 };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/step_plan.hpp"
 
-#include <algorithm>
-
 #include "core/error.hpp"
 #include "kernels/embedding.hpp"
+
+#include <algorithm>
 
 namespace bathys::model {
 namespace {
@@ -38,7 +38,8 @@ StepPlan::StepPlan(const config::ModelConfig& config, const CacheLayout& layout,
   engram_ids_.resize(config.engram_layer_ids.size());
 }
 
-// A row at distance r of a wanted row is seen by it through the windows of the layers above: each layer looks back W-1 positions.
+// A row at distance r of a wanted row is seen by it through the windows of the layers above: each layer looks back W-1
+// positions.
 std::int64_t StepPlan::full_limit(int layer) const {
   if (!cone_ || layer < config_.cone_layer()) return kNoReach;
   return std::int64_t{config_.n_layers - 1 - layer} * (config_.window_size - 1);
@@ -66,8 +67,10 @@ void StepPlan::build_rows(const Exec& /*exec*/, const Step& step) {
   reach_.clear();
   for (const SequenceChunk& chunk : step.chunks) {
     const auto n = static_cast<std::int64_t>(chunk.tokens.size());
-    require(chunk.reach.size() == chunk.tokens.size() && (chunk.image.empty() || chunk.image.size() == chunk.tokens.size()), ExitCode::internal,
-            "step: a chunk of {} tokens has {} reaches and {} image marks", n, chunk.reach.size(), chunk.image.size());
+    require(
+        chunk.reach.size() == chunk.tokens.size() && (chunk.image.empty() || chunk.image.size() == chunk.tokens.size()),
+        ExitCode::internal, "step: a chunk of {} tokens has {} reaches and {} image marks", n, chunk.reach.size(),
+        chunk.image.size());
     const std::int64_t start = chunk.sequence->length_;
     first_position.push_back(start);
     first_row.push_back(static_cast<std::int32_t>(tokens.size()));
@@ -75,7 +78,8 @@ void StepPlan::build_rows(const Exec& /*exec*/, const Step& step) {
     state.push_back({chunk.sequence->state_.get()});
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int32_t token = chunk.tokens[static_cast<std::size_t>(i)];
-      require(token >= 0 && token < config_.vocab_size, ExitCode::internal, "step: token id {} is outside the vocabulary of {}", token, config_.vocab_size);
+      require(token >= 0 && token < config_.vocab_size, ExitCode::internal,
+              "step: token id {} is outside the vocabulary of {}", token, config_.vocab_size);
       tokens.push_back(token);
       position.push_back(start + i);
       sequence.push_back(static_cast<std::int32_t>(state.size() - 1));
@@ -137,8 +141,8 @@ void StepPlan::build_layers(const Exec& /*exec*/, const Step& /*step*/) {
   wanted_of_full_ = upload("rows_wanted", wanted_of);
 }
 
-// Every window that a full row looks into must be whole: behind the step the ring has it from valid_from on, within the step the rows have it
-// by the choice of the limits.
+// Every window that a full row looks into must be whole: behind the step the ring has it from valid_from on, within the
+// step the rows have it by the choice of the limits.
 void StepPlan::check_windows(const Step& step) const {
   if (!cone_) return;
   for (int l = config_.cone_layer(); l < config_.n_layers; ++l) {
@@ -151,8 +155,9 @@ void StepPlan::check_windows(const Step& step) const {
         if (reach_[row] > window_limit(l)) valid_from = position + 1;
         if (reach_[row] > full_limit(l)) continue;
         const std::int64_t oldest = std::max<std::int64_t>(0, position - config_.window_size + 1);
-        require(oldest >= valid_from, ExitCode::internal, "step: layer {} at position {} needs window KV from {} on, the sequence has it from {}", l,
-                position, oldest, valid_from);
+        require(oldest >= valid_from, ExitCode::internal,
+                "step: layer {} at position {} needs window KV from {} on, the sequence has it from {}", l, position,
+                oldest, valid_from);
       }
     }
   }
@@ -191,7 +196,8 @@ void StepPlan::build_engram(const Exec& /*exec*/, const Step& step, const std::v
   const int max_ngram = config_.engram_max_ngram_size;
   const auto columns = static_cast<std::size_t>(config_.engram_columns());
   const std::int64_t pad = token_map[static_cast<std::size_t>(config_.engram_pad_id)];
-  std::vector<std::vector<std::int64_t>> ids(engram_.layers.size(), std::vector<std::int64_t>(static_cast<std::size_t>(n_rows_) * columns));
+  std::vector<std::vector<std::int64_t>> ids(engram_.layers.size(),
+                                             std::vector<std::int64_t>(static_cast<std::size_t>(n_rows_) * columns));
   std::vector<std::int64_t> history(static_cast<std::size_t>(max_ngram));
   std::size_t row = 0;
   for (const SequenceChunk& chunk : step.chunks) {
@@ -207,14 +213,15 @@ void StepPlan::build_engram(const Exec& /*exec*/, const Step& step, const std::v
       }
       for (std::size_t e = 0; e < ids.size(); ++e) {
         const config::EngramLayout::Layer& layer = engram_.layers[e];
-        kernels::engram_hash(history.data(), layer.multipliers.data(), layer.primes.data(), layer.offsets.data(), max_ngram, config_.engram_n_heads,
-                             ids[e].data() + row * columns);
+        kernels::engram_hash(history.data(), layer.multipliers.data(), layer.primes.data(), layer.offsets.data(),
+                             max_ngram, config_.engram_n_heads, ids[e].data() + row * columns);
       }
     }
   }
   for (std::size_t e = 0; e < ids.size(); ++e) {
     const Vec<const std::int64_t> flat = upload("engram_ids", ids[e]);
-    Mat<std::int64_t> matrix(Kokkos::view_alloc(std::string("engram_ids"), Kokkos::WithoutInitializing), static_cast<std::size_t>(n_rows_), columns);
+    Mat<std::int64_t> matrix(Kokkos::view_alloc(std::string("engram_ids"), Kokkos::WithoutInitializing),
+                             static_cast<std::size_t>(n_rows_), columns);
     Kokkos::deep_copy(Vec<std::int64_t>(UnmanagedView<std::int64_t*>(matrix.data(), flat.extent(0))), flat);
     engram_ids_[e] = matrix;
   }
@@ -236,7 +243,8 @@ void StepPlan::commit(const Step& step, const std::vector<std::int32_t>& token_m
       }
     }
     sequence.length_ += static_cast<std::int64_t>(chunk.tokens.size());
-    if (sequence.recent_.size() > keep) sequence.recent_.erase(sequence.recent_.begin(), sequence.recent_.end() - static_cast<std::ptrdiff_t>(keep));
+    if (sequence.recent_.size() > keep)
+      sequence.recent_.erase(sequence.recent_.begin(), sequence.recent_.end() - static_cast<std::ptrdiff_t>(keep));
   }
 }
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <vector>
-
 #include "config/engram_layout.hpp"
 #include "kernels/attention.hpp"
 #include "kernels/compressor.hpp"
 #include "model/step.hpp"
 
+#include <cstdint>
+#include <vector>
+
 namespace bathys::model {
 
-// Which rows a layer runs, as step rows and as indices into the rows whose stream is at hand when the layer begins ("active").  An empty
-// View stands for the identity.
+// Which rows a layer runs, as step rows and as indices into the rows whose stream is at hand when the layer begins
+// ("active").  An empty View stands for the identity.
 struct LayerRows {
   std::int64_t active = 0, window = 0, full = 0;
   kernels::Vec<const std::int32_t> active_rows, window_rows, full_rows;  // step rows
@@ -21,13 +21,16 @@ struct LayerRows {
   std::int64_t first_full = 0;                    // smallest index of a full row among the active ones (host use)
 };
 
-// One step, laid out for the kernels: built on the host from the chunks, uploaded once.  Buffers are sized for max_rows and reused.
+// One step, laid out for the kernels: built on the host from the chunks, uploaded once.  Buffers are sized for max_rows
+// and reused.
 class StepPlan {
  public:
   StepPlan(const config::ModelConfig& config, const CacheLayout& layout, std::int64_t max_rows, bool cone);
 
-  // Lays out `step` (at most max_rows rows; every sequence has its pages reserved).  token_map: compressed ids, empty without Engram.
-  //   throws Error(internal) on a token id outside the vocabulary, a chunk out of order, or a window that a cone left incomplete
+  // Lays out `step` (at most max_rows rows; every sequence has its pages reserved).  token_map: compressed ids, empty
+  // without Engram.
+  //   throws Error(internal) on a token id outside the vocabulary, a chunk out of order, or a window that a cone left
+  //   incomplete
   void build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map);
   // After the step has run: lengths, look-backs and valid ranges of its sequences.
   void commit(const Step& step, const std::vector<std::int32_t>& token_map) const;
@@ -40,10 +43,18 @@ class StepPlan {
   [[nodiscard]] const kernels::Vec<const std::uint8_t>& image() const { return image_; }
   [[nodiscard]] const kernels::SourcePages& pages(int source) const { return pages_[static_cast<std::size_t>(source)]; }
   [[nodiscard]] std::int64_t n_groups(int source) const { return n_groups_[static_cast<std::size_t>(source)]; }
-  [[nodiscard]] const kernels::StepGroups& groups(int source) const { return groups_[static_cast<std::size_t>(source)]; }
-  [[nodiscard]] const kernels::Vec<const std::int64_t>& group_positions(int source) const { return group_positions_[static_cast<std::size_t>(source)]; }
-  [[nodiscard]] std::int64_t max_reachable(int source) const { return max_reachable_[static_cast<std::size_t>(source)]; }
-  [[nodiscard]] const kernels::Mat<const std::int64_t>& engram_ids(int engram) const { return engram_ids_[static_cast<std::size_t>(engram)]; }
+  [[nodiscard]] const kernels::StepGroups& groups(int source) const {
+    return groups_[static_cast<std::size_t>(source)];
+  }
+  [[nodiscard]] const kernels::Vec<const std::int64_t>& group_positions(int source) const {
+    return group_positions_[static_cast<std::size_t>(source)];
+  }
+  [[nodiscard]] std::int64_t max_reachable(int source) const {
+    return max_reachable_[static_cast<std::size_t>(source)];
+  }
+  [[nodiscard]] const kernels::Mat<const std::int64_t>& engram_ids(int engram) const {
+    return engram_ids_[static_cast<std::size_t>(engram)];
+  }
   // Wanted rows: their step rows and their places among the rows that the last layer ran in full.
   [[nodiscard]] std::int64_t wanted() const { return static_cast<std::int64_t>(wanted_rows_.size()); }
   [[nodiscard]] const std::vector<std::int32_t>& wanted_rows() const { return wanted_rows_; }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/weight_packer.hpp"
 
+#include "core/error.hpp"
+#include "numerics/bf16.hpp"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
-
-#include "core/error.hpp"
-#include "numerics/bf16.hpp"
 
 namespace bathys::model {
 namespace {
@@ -36,7 +36,8 @@ std::string within_layer(const std::string& name) {
   return name.substr(name.find('.', 7) + 1);
 }
 
-// Stored columns, rows and bytes of a local slice seen as a matrix: axis 0 of a stack of matrices is flattened into rows.
+// Stored columns, rows and bytes of a local slice seen as a matrix: axis 0 of a stack of matrices is flattened into
+// rows.
 struct Flat {
   std::int64_t rows = 1;
   std::int64_t columns = 1;  // stored elements of a row
@@ -64,10 +65,12 @@ class WeightPacker::Destination {
 class WeightPacker::Plain : public Destination {
  public:
   Plain(const std::string& label, std::int64_t rows, std::int64_t row_bytes)
-      : data(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), static_cast<std::size_t>(rows * row_bytes)), row_bytes_(row_bytes) {}
+      : data(Kokkos::view_alloc(label, Kokkos::WithoutInitializing), static_cast<std::size_t>(rows * row_bytes)),
+        row_bytes_(row_bytes) {}
   void piece(std::int64_t first_row, std::int64_t rows, const std::uint8_t* bytes) override {
     const auto begin = first_row * row_bytes_;
-    Kokkos::View<const std::uint8_t*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> from(bytes, static_cast<std::size_t>(rows * row_bytes_));
+    Kokkos::View<const std::uint8_t*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> from(
+        bytes, static_cast<std::size_t>(rows * row_bytes_));
     Kokkos::deep_copy(Kokkos::subview(data, Kokkos::make_pair(begin, begin + rows * row_bytes_)), from);
   }
   void end() override {}
@@ -81,7 +84,8 @@ class WeightPacker::Plain : public Destination {
 // Scales on the host, whole, until their weight has been packed.
 class WeightPacker::Scales : public Destination {
  public:
-  explicit Scales(const Flat& flat) : rows(flat.rows), row_bytes(flat.columns), bytes(static_cast<std::size_t>(flat.rows * flat.columns)) {}
+  explicit Scales(const Flat& flat)
+      : rows(flat.rows), row_bytes(flat.columns), bytes(static_cast<std::size_t>(flat.rows * flat.columns)) {}
   void piece(std::int64_t first_row, std::int64_t n, const std::uint8_t* from) override {
     std::memcpy(bytes.data() + first_row * row_bytes, from, static_cast<std::size_t>(n * row_bytes));
   }
@@ -91,28 +95,36 @@ class WeightPacker::Scales : public Destination {
   std::vector<std::uint8_t> bytes;
 };
 
-// A matrix, or matrices stacked along the rows, packed as rows arrive.  Panels take whole groups of 32 rows, so rows that do not yet fill
-// one wait in `pending_`.
+// A matrix, or matrices stacked along the rows, packed as rows arrive.  Panels take whole groups of 32 rows, so rows
+// that do not yet fill one wait in `pending_`.
 class WeightPacker::Matrix : public Destination {
  public:
   struct Cut {
-    std::int64_t count = 1;         // matrices stacked along the rows
-    std::int64_t column_cuts = 1;   // equal column ranges, each a matrix of its own (wo_b's output groups)
+    std::int64_t count = 1;        // matrices stacked along the rows
+    std::int64_t column_cuts = 1;  // equal column ranges, each a matrix of its own (wo_b's output groups)
   };
 
   Matrix(const DatasetSpec& dataset, const Flat& flat, const Cut& cut, const Scales* scales, PackedLinear& out)
-      : kind_(kind_of(dataset.dtype)), count_(cut.count), cuts_(cut.column_cuts), n_(flat.rows / std::max<std::int64_t>(cut.count, 1)),
+      : kind_(kind_of(dataset.dtype)),
+        count_(cut.count),
+        cuts_(cut.column_cuts),
+        n_(flat.rows / std::max<std::int64_t>(cut.count, 1)),
         k_(flat.columns * (kind_ == WeightKind::fp4 ? 2 : 1) / cut.column_cuts),
-        row_bytes_(flat.columns * catalog::element_bytes(dataset.dtype)), scales_(scales), scale_block_(dataset.block), out_(out),
+        row_bytes_(flat.columns * catalog::element_bytes(dataset.dtype)),
+        scales_(scales),
+        scale_block_(dataset.block),
+        out_(out),
         one_(static_cast<std::int64_t>(kernels::packed_bytes(kind_, n_, k_))),
-        data_(Kokkos::view_alloc(dataset.name, Kokkos::WithoutInitializing), static_cast<std::size_t>(one_ * count_ * cuts_)),
+        data_(Kokkos::view_alloc(dataset.name, Kokkos::WithoutInitializing),
+              static_cast<std::size_t>(one_ * count_ * cuts_)),
         host_(Kokkos::create_mirror_view(data_)) {
     for (std::int64_t m = 0; m < count_ * cuts_; ++m) kernels::clear_packed(kind_, n_, k_, host_.data() + m * one_);
   }
 
   void piece(std::int64_t first_row, std::int64_t rows, const std::uint8_t* bytes) override {
     const std::int64_t expected = matrix_ * n_ + row_ + pending_rows_;
-    require(first_row == expected, ExitCode::internal, "weights: rows from {} were delivered, the next row is {}", first_row, expected);
+    require(first_row == expected, ExitCode::internal, "weights: rows from {} were delivered, the next row is {}",
+            first_row, expected);
     while (rows > 0) {
       const std::int64_t left = n_ - row_ - pending_rows_;  // of the current matrix
       std::int64_t take = 0;
@@ -134,7 +146,8 @@ class WeightPacker::Matrix : public Destination {
   }
 
   void end() override {
-    require(matrix_ == count_ && row_ == 0, ExitCode::internal, "weights: {} of {} rows were delivered", matrix_ * n_ + row_, n_ * count_);
+    require(matrix_ == count_ && row_ == 0, ExitCode::internal, "weights: {} of {} rows were delivered",
+            matrix_ * n_ + row_, n_ * count_);
     Kokkos::deep_copy(data_, host_);
     out_ = PackedLinear{.kind = kind_, .n = n_, .k = k_, .count = count_ * cuts_, .data = data_};
   }
@@ -155,7 +168,8 @@ class WeightPacker::Matrix : public Destination {
         // The scale dataset stacks and cuts as its weight does.
         const std::int64_t scale_rows = (n_ + scale_block_[0] - 1) / scale_block_[0];
         source.scale_stride = scales_->row_bytes;
-        source.scales = scales_->bytes.data() + (matrix_ * scale_rows + row_ / scale_block_[0]) * scales_->row_bytes + cut * (scales_->row_bytes / cuts_);
+        source.scales = scales_->bytes.data() + (matrix_ * scale_rows + row_ / scale_block_[0]) * scales_->row_bytes +
+                        cut * (scales_->row_bytes / cuts_);
       }
       kernels::pack_rows(kind_, n_, k_, row_, rows, source, host_.data() + (matrix_ * cuts_ + cut) * one_);
     }
@@ -179,7 +193,8 @@ class WeightPacker::Matrix : public Destination {
   std::int64_t pending_rows_ = 0;
 };
 
-WeightPacker::WeightPacker(const config::ModelConfig& config, const catalog::RankPlace& place) : config_(config), place_(place) {
+WeightPacker::WeightPacker(const config::ModelConfig& config, const catalog::RankPlace& place)
+    : config_(config), place_(place) {
   weights_.layers.resize(static_cast<std::size_t>(config_.n_layers));
 }
 
@@ -197,7 +212,8 @@ Vec<const T> as_vector(const Vec<std::uint8_t>& bytes) {
 }
 template <class T>
 Mat<const T> as_matrix(const Vec<std::uint8_t>& bytes, std::int64_t rows, std::int64_t columns) {
-  return UnmanagedView<const T**>(reinterpret_cast<const T*>(bytes.data()), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+  return UnmanagedView<const T**>(reinterpret_cast<const T*>(bytes.data()), static_cast<std::size_t>(rows),
+                                  static_cast<std::size_t>(columns));
 }
 
 }  // namespace
@@ -220,13 +236,19 @@ void WeightPacker::begin(const DatasetSpec& dataset, const catalog::Slice& local
   };
   auto make_matrix = [&](PackedLinear& out, Matrix::Cut cut = {}) {
     const auto scales = scales_.find(dataset.scale);
-    require(dataset.scale.empty() || scales != scales_.end(), ExitCode::internal, "weights: {} came before its scales {}", dataset.name, dataset.scale);
-    auto matrix = std::make_unique<Matrix>(dataset, flat, cut, dataset.scale.empty() ? nullptr : scales->second.get(), out);
+    require(dataset.scale.empty() || scales != scales_.end(), ExitCode::internal,
+            "weights: {} came before its scales {}", dataset.name, dataset.scale);
+    auto matrix =
+        std::make_unique<Matrix>(dataset, flat, cut, dataset.scale.empty() ? nullptr : scales->second.get(), out);
     weights_.packed_bytes += matrix->bytes();
     current_ = std::move(matrix);
   };
-  auto to_bf16 = [&](Vec<const bf16>& out) { make_plain([&](const Vec<std::uint8_t>& b) { out = as_vector<bf16>(b); }); };
-  auto to_f32 = [&](Vec<const float>& out) { make_plain([&](const Vec<std::uint8_t>& b) { out = as_vector<float>(b); }); };
+  auto to_bf16 = [&](Vec<const bf16>& out) {
+    make_plain([&](const Vec<std::uint8_t>& b) { out = as_vector<bf16>(b); });
+  };
+  auto to_f32 = [&](Vec<const float>& out) {
+    make_plain([&](const Vec<std::uint8_t>& b) { out = as_vector<float>(b); });
+  };
 
   if (dataset.layer < 0) {
     if (dataset.name == "embed.weight") {
@@ -254,7 +276,8 @@ void WeightPacker::begin(const DatasetSpec& dataset, const catalog::Slice& local
     }
   } else if (inner == "attn_norm.weight" || inner == "ffn_norm.weight") {
     to_bf16(inner == "attn_norm.weight" ? layer.attn_norm : layer.ffn_norm);
-  } else if (inner.starts_with("attn.compressor.") || inner == "attn.indexer.wk.weight" || inner == "attn.indexer.k_norm.weight") {
+  } else if (inner.starts_with("attn.compressor.") || inner == "attn.indexer.wk.weight" ||
+             inner == "attn.indexer.k_norm.weight") {
     if (!layer.compressor) layer.compressor.emplace();
     CompressorWeights& c = *layer.compressor;
     if (inner == "attn.compressor.wkv.weight") {
@@ -303,7 +326,10 @@ void WeightPacker::begin(const DatasetSpec& dataset, const catalog::Slice& local
         e.local = static_cast<int>(local.size());
       }
       const Matrix::Cut cut{.count = routed ? local.size() : 1};
-      make_matrix(inner.ends_with(".w1.weight") ? swiglu.gate : inner.ends_with(".w3.weight") ? swiglu.up : swiglu.down, cut);
+      make_matrix(inner.ends_with(".w1.weight")   ? swiglu.gate
+                  : inner.ends_with(".w3.weight") ? swiglu.up
+                                                  : swiglu.down,
+                  cut);
     }
   } else if (inner.starts_with("engram.")) {
     if (!layer.engram) layer.engram.emplace();
@@ -316,14 +342,17 @@ void WeightPacker::begin(const DatasetSpec& dataset, const catalog::Slice& local
     } else if (inner == "engram.wkv.weight") {
       make_matrix(g.wkv);
     } else {
-      make_plain([&](const Vec<std::uint8_t>& b) { (inner == "engram.q_weight" ? g.q_weight : g.k_weight) = as_matrix<bf16>(b, flat.rows, flat.columns); });
+      make_plain([&](const Vec<std::uint8_t>& b) {
+        (inner == "engram.q_weight" ? g.q_weight : g.k_weight) = as_matrix<bf16>(b, flat.rows, flat.columns);
+      });
     }
   } else {
     fail(ExitCode::internal, "weights: no place for {}", dataset.name);
   }
 }
 
-void WeightPacker::piece(const DatasetSpec& /*dataset*/, std::int64_t first_row, std::int64_t rows, std::span<const std::byte> bytes) {
+void WeightPacker::piece(const DatasetSpec& /*dataset*/, std::int64_t first_row, std::int64_t rows,
+                         std::span<const std::byte> bytes) {
   Destination* destination = current_scales_ != nullptr ? static_cast<Destination*>(current_scales_) : current_.get();
   destination->piece(first_row, rows, reinterpret_cast<const std::uint8_t*>(bytes.data()));
 }
@@ -341,7 +370,8 @@ void WeightPacker::end(const DatasetSpec& dataset) {
 
 ModelWeights WeightPacker::take() {
   for (const DatasetSpec& dataset : catalog::dataset_table(config_)) {
-    require(!wants(dataset) || ended_.contains(dataset.name), ExitCode::internal, "weights: {} was not delivered", dataset.name);
+    require(!wants(dataset) || ended_.contains(dataset.name), ExitCode::internal, "weights: {} was not delivered",
+            dataset.name);
   }
   return std::move(weights_);
 }

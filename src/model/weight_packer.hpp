@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "catalog/dataset_table.hpp"
+#include "model/weights.hpp"
+#include "weights/load.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,14 +13,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "catalog/dataset_table.hpp"
-#include "model/weights.hpp"
-#include "weights/load.hpp"
-
 namespace bathys::model {
 
-// Turns the datasets of a rank, as the loader delivers them piece by piece, into packed weights.  Never holds more than one matrix's scales
-// and a few rows unpacked.
+// Turns the datasets of a rank, as the loader delivers them piece by piece, into packed weights.  Never holds more than
+// one matrix's scales and a few rows unpacked.
 class WeightPacker : public weights::WeightSink {
  public:
   // place: which share of each dataset this rank holds.
@@ -26,7 +26,8 @@ class WeightPacker : public weights::WeightSink {
   // What the text model is made of: all but draft stages and vision.
   [[nodiscard]] static bool wants(const catalog::DatasetSpec& dataset);
   void begin(const catalog::DatasetSpec& dataset, const catalog::Slice& local) override;
-  void piece(const catalog::DatasetSpec& dataset, std::int64_t first_row, std::int64_t rows, std::span<const std::byte> bytes) override;
+  void piece(const catalog::DatasetSpec& dataset, std::int64_t first_row, std::int64_t rows,
+             std::span<const std::byte> bytes) override;
   void end(const catalog::DatasetSpec& dataset) override;
 
   // The packed model, once every wanted dataset has ended.
@@ -42,9 +43,10 @@ class WeightPacker : public weights::WeightSink {
   const config::ModelConfig config_;
   const catalog::RankPlace place_;
   ModelWeights weights_;
-  std::unique_ptr<Destination> current_;                             // of the dataset between begin and end
-  Scales* current_scales_ = nullptr;                                 // likewise, when it holds scales
-  std::unordered_map<std::string, std::unique_ptr<Scales>> scales_;  // by the scale dataset's name, until its weight has ended
+  std::unique_ptr<Destination> current_;  // of the dataset between begin and end
+  Scales* current_scales_ = nullptr;      // likewise, when it holds scales
+  std::unordered_map<std::string, std::unique_ptr<Scales>>
+      scales_;  // by the scale dataset's name, until its weight has ended
   std::unordered_set<std::string> ended_;
 };
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/hyper_connection.hpp"
+#include "kernels/linear.hpp"
+
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "kernels/hyper_connection.hpp"
-#include "kernels/linear.hpp"
-
-// The weights of one rank, packed as the kernels take them.  Letters as in kernels/views.hpp; "local": this rank's share.
+// The weights of one rank, packed as the kernels take them.  Letters as in kernels/views.hpp; "local": this rank's
+// share.
 namespace bathys::model {
 
 using kernels::bf16;
@@ -26,7 +27,7 @@ struct AttentionWeights {
   Vec<const float> sink;  // [local H]
 };
 
-struct CompressorWeights {  // KV sources
+struct CompressorWeights {            // KV sources
   PackedLinear wkv;                   // [d, D] bf16
   std::optional<PackedLinear> wgate;  // [d, D] bf16, ratio > 1
   Vec<const bf16> norm;               // [d]
@@ -34,7 +35,7 @@ struct CompressorWeights {  // KV sources
   Vec<const bf16> key_norm;           // [id]
 };
 
-struct IndexerWeights {  // index sources
+struct IndexerWeights {       // index sources
   PackedLinear wq_b;          // [IH*id, q_lora]
   PackedLinear weights_proj;  // [IH, D] bf16
 };
@@ -55,7 +56,7 @@ struct EngramWeights {
   Mat<const std::uint8_t> codes;   // [local rows, hd] E4M3
   Mat<const std::uint8_t> scales;  // [local rows, hd/32] E8M0
   std::int64_t first_row = 0;
-  PackedLinear wkv;                // [(M+1)*D, columns*hd]
+  PackedLinear wkv;                    // [(M+1)*D, columns*hd]
   Mat<const bf16> q_weight, k_weight;  // [M, D]
 };
 
@@ -72,12 +73,12 @@ struct LayerWeights {
 struct ModelWeights {
   Mat<const bf16> embed;  // [local V, D]
   std::int64_t first_vocab = 0;
-  PackedLinear head;      // [local V, D] bf16
+  PackedLinear head;  // [local V, D] bf16
   Vec<const bf16> norm;
-  std::vector<LayerWeights> layers;       // backbone
-  std::vector<std::int32_t> token_map;    // compressed id of each token id; empty without Engram
+  std::vector<LayerWeights> layers;        // backbone
+  std::vector<std::int32_t> token_map;     // compressed id of each token id; empty without Engram
   std::vector<Vec<std::uint8_t>> storage;  // what the plain Views above look into
-  std::int64_t packed_bytes = 0;          // counted bytes of all of the above in device memory
+  std::int64_t packed_bytes = 0;           // counted bytes of all of the above in device memory
 };
 
 }  // namespace bathys::model

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/workspace.hpp"
 
+#include "kernels/cache.hpp"
+
 #include <algorithm>
 #include <string>
-
-#include "kernels/cache.hpp"
 
 namespace bathys::model {
 namespace {
@@ -14,7 +14,8 @@ constexpr std::int64_t kScoreFloats = std::int64_t{1} << 20;
 
 template <class T>
 Mat<T> matrix(const char* label, std::int64_t rows, std::int64_t columns) {
-  return Mat<T>(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), static_cast<std::size_t>(rows), static_cast<std::size_t>(columns));
+  return Mat<T>(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), static_cast<std::size_t>(rows),
+                static_cast<std::size_t>(columns));
 }
 template <class T>
 Vec<T> vector(const char* label, std::int64_t n) {
@@ -32,9 +33,12 @@ void each_buffer(W& w, F&& f) {
     f(mix->comb);
   }
   f(w.x), f(w.x_part), f(w.y), f(w.sums), f(w.kv), f(w.window), f(w.qr), f(w.q), f(w.o), f(w.grouped), f(w.grain);
-  f(w.rope_window), f(w.rope_compressed), f(w.rope_groups), f(w.pool_kv), f(w.pool_gate), f(w.latent), f(w.key), f(w.index_q), f(w.index_w);
-  f(w.scores), f(w.chosen), f(w.blocks), f(w.logits), f(w.expert_ids), f(w.expert_weights), f(w.offsets), f(w.row_of), f(w.weight_of);
-  f(w.assignment), f(w.gate), f(w.up), f(w.down), f(w.shared), f(w.rows), f(w.rows_active), f(w.engram_kv), f(w.engram_gate), f(w.wanted), f(w.head_rows);
+  f(w.rope_window), f(w.rope_compressed), f(w.rope_groups), f(w.pool_kv), f(w.pool_gate), f(w.latent), f(w.key),
+      f(w.index_q), f(w.index_w);
+  f(w.scores), f(w.chosen), f(w.blocks), f(w.logits), f(w.expert_ids), f(w.expert_weights), f(w.offsets), f(w.row_of),
+      f(w.weight_of);
+  f(w.assignment), f(w.gate), f(w.up), f(w.down), f(w.shared), f(w.rows), f(w.rows_active), f(w.engram_kv),
+      f(w.engram_gate), f(w.wanted), f(w.head_rows);
   f(w.head_logits);
 }
 
@@ -45,7 +49,8 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
   for (auto& v : h) v = matrix<bf16>("h", t, copies * dim);
   for (auto& v : pre) v = matrix<float>("pre", t, copies);
   for (auto* mix : {&attn_mix, &ffn_mix}) {
-    *mix = {matrix<float>("mix_pre", t, copies), matrix<float>("mix_post", t, copies), matrix<float>("mix_comb", t, copies * copies)};
+    *mix = {matrix<float>("mix_pre", t, copies), matrix<float>("mix_post", t, copies),
+            matrix<float>("mix_comb", t, copies * copies)};
   }
   x = matrix<bf16>("x", t, dim);
   x_part = matrix<bf16>("x_part", t, dim);
@@ -53,7 +58,9 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
   const std::int64_t group_in = std::int64_t{c.n_heads / c.o_groups} * c.head_dim;
   const std::int64_t engram_in = std::int64_t{c.engram_columns()} * c.engram_head_dim;
   q8 = kernels::Activation(t, std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in}), true);
-  plain = kernels::Activation(std::max(t, n_head_rows), std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in, group_in, c.head_dim}), false);
+  plain = kernels::Activation(
+      std::max(t, n_head_rows),
+      std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in, group_in, c.head_dim}), false);
   sums = matrix<std::int64_t>("sums", t, dim + 1);
   bad_layer = vector<std::int32_t>("bad_layer", t);
 
@@ -65,8 +72,9 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
   grouped = matrix<bf16>("grouped", t, std::int64_t{local.groups} * c.o_lora_rank);
   grain = matrix<float>("grain", t, dim);
   for (auto* table : {&rope_window, &rope_compressed, &rope_groups}) {
-    *table = kernels::Cube<float>(Kokkos::view_alloc(std::string("rope"), Kokkos::WithoutInitializing), static_cast<std::size_t>(t),
-                                  static_cast<std::size_t>(c.rope_head_dim / 2), std::size_t{2});
+    *table = kernels::Cube<float>(Kokkos::view_alloc(std::string("rope"), Kokkos::WithoutInitializing),
+                                  static_cast<std::size_t>(t), static_cast<std::size_t>(c.rope_head_dim / 2),
+                                  std::size_t{2});
   }
   pool_kv = matrix<float>("pool_kv", t, c.head_dim);
   pool_gate = matrix<float>("pool_gate", t, c.head_dim);
@@ -105,7 +113,8 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
 void Workspace::poison(const Exec& exec) const {
   each_buffer(*this, [&](const auto& view) {
     const std::size_t bytes = view.span() * sizeof(*view.data());
-    Kokkos::deep_copy(exec, UnmanagedView<std::uint8_t*>(reinterpret_cast<std::uint8_t*>(view.data()), bytes), std::uint8_t{0xff});
+    Kokkos::deep_copy(exec, UnmanagedView<std::uint8_t*>(reinterpret_cast<std::uint8_t*>(view.data()), bytes),
+                      std::uint8_t{0xff});
   });
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bits.hpp"
+
+#include <cstdint>
 
 namespace bathys::numerics {
 

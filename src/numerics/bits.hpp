@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/device.hpp"
+
 #include <bit>
 #include <cstdint>
 #include <cstring>
-
-#include "core/device.hpp"
 
 namespace bathys::numerics {
 

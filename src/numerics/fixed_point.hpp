@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bits.hpp"
 
-// Sums that cross ranks: 64-bit fixed point over grains that no layout cuts.  Integers associate, so any number of ranks, in any
-// order, gives the same bits.
+#include <cmath>
+#include <cstdint>
+
+// Sums that cross ranks: 64-bit fixed point over grains that no layout cuts.  Integers associate, so any number of
+// ranks, in any order, gives the same bits.
 namespace bathys::numerics {
 
 inline constexpr int kExpertBits = 36;  // experts and output groups: units of 2^-36

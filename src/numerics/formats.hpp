@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bits.hpp"
+
+#include <cstdint>
 
 // The small formats of weights, activations and caches (docs/numerics.md, "Formats").
 namespace bathys::numerics {
@@ -32,14 +32,15 @@ BATHYS_FUNCTION std::uint8_t e4m3_code(float value) {
   const std::uint32_t sign = (u >> 24) & 0x80U;
   const std::uint32_t a = u & 0x7fffffffU;
   const float magnitude = float_of_bits(a);
-  // Below 2^-6 the step is 2^-9: adding and taking away 2^23 units of 2^-9 rounds to nearest even.  Code 8 is the smallest normal.
+  // Below 2^-6 the step is 2^-9: adding and taking away 2^23 units of 2^-9 rounds to nearest even.  Code 8 is the
+  // smallest normal.
   const float units = magnitude * 512.0F;
   const std::uint32_t subnormal = bits_of_float(units + 0x1p23F) - bits_of_float(0x1p23F);
   const std::uint32_t normal = ((a + 0x7ffffU + ((a >> 20) & 1U)) >> 20) - (120U << 3);
-  const std::uint32_t code = a > 0x7f800000U           ? 0x7fU
-                             : magnitude >= 448.0F     ? 0x7eU
-                             : magnitude < 0x1p-6F     ? subnormal
-                                                       : normal;
+  const std::uint32_t code = a > 0x7f800000U       ? 0x7fU
+                             : magnitude >= 448.0F ? 0x7eU
+                             : magnitude < 0x1p-6F ? subnormal
+                                                   : normal;
   return static_cast<std::uint8_t>(sign | code);
 }
 

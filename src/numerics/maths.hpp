@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bits.hpp"
 
-// The program's own elementary functions: libm picks variants by CPU, and a score may not depend on that.  Only +, -, *, /, fma, sqrt and
-// rint are used, which IEEE 754 fixes.  Errors stated are against the exact value (tests/numerics).
+#include <cmath>
+#include <cstdint>
+
+// The program's own elementary functions: libm picks variants by CPU, and a score may not depend on that.  Only +, -,
+// *, /, fma, sqrt and rint are used, which IEEE 754 fixes.  Errors stated are against the exact value (tests/numerics).
 namespace bathys::numerics {
 
 namespace detail {
@@ -16,7 +16,9 @@ inline constexpr double kLog2E = 1.4426950408889634074;
 inline constexpr double kLn2Hi = 6.93147180369123816490e-01;  // upper 33 bits: n * kLn2Hi is exact for |n| < 2^20
 inline constexpr double kLn2Lo = 1.90821492927058770002e-10;
 
-BATHYS_FUNCTION double power_of_two(std::int64_t n) { return double_of_bits(static_cast<std::uint64_t>(n + 1023) << 52); }
+BATHYS_FUNCTION double power_of_two(std::int64_t n) {
+  return double_of_bits(static_cast<std::uint64_t>(n + 1023) << 52);
+}
 }  // namespace detail
 
 // exp in double, relative error below 1e-15; 0 below -745.2, infinity above 709.8.
@@ -152,7 +154,8 @@ BATHYS_FUNCTION float sigmoid(float x) { return 1.0F / (1.0F + exp_float(-x)); }
 // x * sigmoid(x) as one division.
 BATHYS_FUNCTION float silu(float x) { return x / (1.0F + exp_float(-x)); }
 
-// log(1 + exp(x)), x itself above 20 (where float32 cannot tell the two apart by more than 1 ulp), exact into the subnormals.
+// log(1 + exp(x)), x itself above 20 (where float32 cannot tell the two apart by more than 1 ulp), exact into the
+// subnormals.
 BATHYS_FUNCTION float softplus(float x) {
   return x > 20.0F ? x : static_cast<float>(log1p_double(exp_double(static_cast<double>(x))));
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/maths.hpp"
+
+#include <cstdint>
 
 // Counter-based noise: a draw depends on its key and counter alone, never on batch, shard, rank count or restart.
 namespace bathys::numerics {
@@ -32,13 +32,13 @@ BATHYS_FUNCTION double gumbel(std::uint32_t x) {
   return -log_double(-log_double(u));
 }
 
-// The noise of one vocabulary id.  Counter words: position (low, high), repeat, id div 4; the token's word is id mod 4 of the output.
+// The noise of one vocabulary id.  Counter words: position (low, high), repeat, id div 4; the token's word is id mod 4
+// of the output.
 BATHYS_FUNCTION double gumbel_of(std::uint64_t key, std::int64_t position, std::int32_t repeat, std::int64_t id) {
   const auto p = static_cast<std::uint64_t>(position);
-  const PhiloxBlock block =
-      philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32), static_cast<std::uint32_t>(repeat),
-                   static_cast<std::uint32_t>(id / 4)}},
-                 static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
+  const PhiloxBlock block = philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32),
+                                         static_cast<std::uint32_t>(repeat), static_cast<std::uint32_t>(id / 4)}},
+                                       static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
   return gumbel(block.word[id % 4]);
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bf16.hpp"
 #include "numerics/formats.hpp"
 
-// Activation quantizers: one group of a row at a time (docs/numerics.md, "Quantizers").  `x(i)` yields the group's i-th value as float32.
+#include <cstdint>
+
+// Activation quantizers: one group of a row at a time (docs/numerics.md, "Quantizers").  `x(i)` yields the group's i-th
+// value as float32.
 namespace bathys::numerics {
 
 // 2^ceil(log2(v)) as an E8M0 code, from the exponent bits (+1 when any mantissa bit is set), never by a log function.
@@ -16,8 +17,9 @@ BATHYS_FUNCTION std::uint8_t e8m0_code_above(float v) {
   return static_cast<std::uint8_t>((u >> 23) + ((u & 0x7fffffU) != 0 ? 1U : 0U));
 }
 
-// 2^(127 - code) * anything: division by a power of two scale is exact as multiplication by its reciprocal wherever the reciprocal is a
-// normal number, which holds for all scale codes that the quantizers produce (at most 254 - 127 above or below).
+// 2^(127 - code) * anything: division by a power of two scale is exact as multiplication by its reciprocal wherever the
+// reciprocal is a normal number, which holds for all scale codes that the quantizers produce (at most 254 - 127 above
+// or below).
 BATHYS_FUNCTION float e8m0_reciprocal(std::uint8_t code) { return float_of_bits((254U - code) << 23); }
 
 // The largest magnitude of a group, at least `floor`; NaN where a value is NaN.
@@ -31,8 +33,8 @@ BATHYS_FUNCTION float group_max(X&& x, int n, float floor) {
   return float_of_bits(best);
 }
 
-// Q8: E4M3 codes and one E8M0 scale for up to 32 values.  A group that holds a NaN or an infinity gets scale code 255 (NaN) and zero
-// codes, so that everything computed from it is NaN on every path.
+// Q8: E4M3 codes and one E8M0 scale for up to 32 values.  A group that holds a NaN or an infinity gets scale code 255
+// (NaN) and zero codes, so that everything computed from it is NaN on every path.
 template <class X>
 BATHYS_FUNCTION std::uint8_t quantize_q8(X&& x, int n, std::uint8_t* codes) {
   const float a = group_max(x, n, 1e-4F);
@@ -64,8 +66,8 @@ BATHYS_FUNCTION std::uint8_t quantize_q4x32(X&& x, int n, std::uint8_t* codes) {
   return scale;
 }
 
-// Q4x16: E2M1 codes (one a byte here) and one E4M3 scale for up to 16 values: s = E4M3(a / 6), a true division, saturating at 448.
-// Non-finite groups: scale 0x7F (NaN), zero codes.
+// Q4x16: E2M1 codes (one a byte here) and one E4M3 scale for up to 16 values: s = E4M3(a / 6), a true division,
+// saturating at 448. Non-finite groups: scale 0x7F (NaN), zero codes.
 template <class X>
 BATHYS_FUNCTION std::uint8_t quantize_q4x16(X&& x, int n, std::uint8_t* codes) {
   const float a = group_max(x, n, 6.0F * 0x1p-9F);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
-#include <cstdint>
-
 #include "core/device.hpp"
 #include "numerics/bits.hpp"
 
-// The one order of every float32 reduction outside the linears: 16 partial sums by index mod 16, each in ascending order, then one
-// fixed tree.  Sixteen lanes fill any SIMD width, and no width, thread count or batch changes the order.
+#include <cmath>
+#include <cstdint>
+
+// The one order of every float32 reduction outside the linears: 16 partial sums by index mod 16, each in ascending
+// order, then one fixed tree.  Sixteen lanes fill any SIMD width, and no width, thread count or batch changes the
+// order.
 namespace bathys::numerics {
 
 inline constexpr int kLanes = 16;

@@ -52,14 +52,15 @@ int Communicator::size() const {
   return size;
 }
 
+bool may_free_mpi() noexcept {
+  if (std::uncaught_exceptions() != 0) return false;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  return finalized == 0;
+}
+
 void Communicator::release() noexcept {
-  // Freeing is collective: with an exception in flight the others may not come, and the job is about to be ended
-  // anyway.
-  if (comm_ != MPI_COMM_NULL && std::uncaught_exceptions() == 0) {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (finalized == 0) MPI_Comm_free(&comm_);
-  }
+  if (comm_ != MPI_COMM_NULL && may_free_mpi()) MPI_Comm_free(&comm_);
   comm_ = MPI_COMM_NULL;
 }
 

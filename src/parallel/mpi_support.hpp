@@ -12,6 +12,10 @@ namespace bathys::parallel {
 // Throws Error(internal) with MPI's own text when `code` is not MPI_SUCCESS.
 void check_mpi(int code, const char* call);
 
+// Whether objects of MPI can be freed here: MPI is still there, and no exception is in flight, for freeing is
+// collective and the others may not come (the job is about to be ended anyway).
+[[nodiscard]] bool may_free_mpi() noexcept;
+
 // Owner of one communicator whose errors are returned.
 class Communicator {
  public:

@@ -99,8 +99,7 @@ std::unique_ptr<NodeBoard> NodeBoard::over_node() {
 }
 
 NodeBoard::~NodeBoard() {
-  // Collective, so not while this rank leaves by an exception (see Communicator::release).
-  if (state_->window != MPI_WIN_NULL && std::uncaught_exceptions() == 0) MPI_Win_free(&state_->window);
+  if (state_->window != MPI_WIN_NULL && may_free_mpi()) MPI_Win_free(&state_->window);
 }
 
 int NodeBoard::local_rank() const { return state_->local_rank; }

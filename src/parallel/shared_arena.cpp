@@ -33,7 +33,7 @@ std::unique_ptr<SharedArena> SharedArena::over(MPI_Comm comm) {
 }
 
 SharedArena::~SharedArena() {
-  if (std::uncaught_exceptions() == 0) MPI_Win_free(&window_);
+  if (may_free_mpi()) MPI_Win_free(&window_);
 }
 
 }  // namespace bathys::parallel

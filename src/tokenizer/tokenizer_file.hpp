@@ -14,7 +14,7 @@ namespace bathys::tokenizer {
 struct TokenizerFile {
   struct VocabEntry {
     StringPool::Slice text;
-    std::int32_t id;
+    std::int32_t id = 0;
   };
   struct Merge {
     StringPool::Slice first;

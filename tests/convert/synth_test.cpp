@@ -64,12 +64,14 @@ TEST(Synth, TheSameCommandGoesOnAndAnotherModelIsRefused) {
   EXPECT_EQ(second.files_kept, first.files - 1);
   EXPECT_EQ(test::slurp(lost), bytes);
 
-  expect_error(ExitCode::usage, {"another synthetic model"},
-               [&] { write_checkpoint(synthesize(kNano + "/config.json", {"", 4}), folder.path("out")); });
+  expect_error(ExitCode::usage, {"another synthetic model"}, [&] {
+    write_checkpoint(synthesize(kNano + "/config.json", {"", 4}), folder.path("out"));
+  });
   convert(model, folder.path("shards"));
   EXPECT_EQ(convert(model, folder.path("shards")).bytes_written, 0U);
-  expect_error(ExitCode::usage, {"another model"},
-               [&] { convert(synthesize(kNano + "/config.json", {"", 4}), folder.path("shards")); });
+  expect_error(ExitCode::usage, {"another model"}, [&] {
+    convert(synthesize(kNano + "/config.json", {"", 4}), folder.path("shards"));
+  });
 }
 
 TEST(Synth, AFolderWithAnythingElseIsLeftAlone) {
@@ -83,8 +85,9 @@ TEST(Synth, AFolderWithAnythingElseIsLeftAlone) {
 TEST(Synth, ATokenizerThatIsGivenMustBelongToTheConfig) {
   const SourceModel model = synthesize(kNano + "/config.json", {kNano + "/tokenizer.json", 0});
   EXPECT_EQ(model.index.tokenizer_json, test::slurp(kNano + "/tokenizer.json"));
-  expect_error(ExitCode::bad_input, {"1024", "16384"},
-               [] { synthesize(kModels + "/mid.json", {kNano + "/tokenizer.json", 0}); });
+  expect_error(ExitCode::bad_input, {"1024", "16384"}, [] {
+    synthesize(kModels + "/mid.json", {kNano + "/tokenizer.json", 0});
+  });
 }
 
 TEST(SyntheticTokenizer, ItsTokensFallIntoTheClassesOfTheConfig) {

@@ -2,15 +2,15 @@
 // Jobs through the engine: the numbers of a job are those of the plain model, whatever shares its steps.
 #include "engine/engine.hpp"
 
+#include "core/error.hpp"
+#include "model/support.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
-#include "model/support.hpp"
 
 namespace bathys::test {
 namespace {
@@ -42,7 +42,8 @@ void submit_mix(Engine& engine, std::int64_t vocab) {
     ScoreJob job{.tag = tag, .sequences = {}};
     const auto context = random_tokens(5 + 23 * tag, vocab, 10 + static_cast<std::uint64_t>(tag));
     for (std::uint64_t c = 0; c < 4; ++c) {
-      job.sequences.push_back({joined(context, random_tokens(1 + static_cast<std::int64_t>(c) * 3, vocab, c)), static_cast<std::int64_t>(context.size())});
+      job.sequences.push_back({joined(context, random_tokens(1 + static_cast<std::int64_t>(c) * 3, vocab, c)),
+                               static_cast<std::int64_t>(context.size())});
     }
     engine.submit(std::move(job));
   }
@@ -66,13 +67,15 @@ std::string text_of(const std::map<std::int64_t, JobResult>& results) {
   for (const auto& [tag, r] : results) {
     out += fmt::format("{}: {}", tag, r.failure ? r.failure->code : "");
     for (const auto& sequence : r.scores) {
-      for (const auto& s : sequence) out += fmt::format(" {:08x}{}", std::bit_cast<std::uint32_t>(s.logprob), s.greedy ? "g" : "");
+      for (const auto& s : sequence)
+        out += fmt::format(" {:08x}{}", std::bit_cast<std::uint32_t>(s.logprob), s.greedy ? "g" : "");
     }
     for (const auto& g : r.generated) {
       out += fmt::format(" r{} f{}", g.repeat, static_cast<int>(g.finish));
       for (const auto& t : g.tokens) {
         out += fmt::format(" {}={:08x}", t.id, std::bit_cast<std::uint32_t>(t.logprob));
-        for (const auto& [id, logprob] : t.top) out += fmt::format(",{}:{:08x}", id, std::bit_cast<std::uint32_t>(logprob));
+        for (const auto& [id, logprob] : t.top)
+          out += fmt::format(",{}:{:08x}", id, std::bit_cast<std::uint32_t>(logprob));
       }
     }
     out += '\n';
@@ -115,7 +118,9 @@ TEST(Engine, ScoresAreLogSoftmaxOfThePlainModelsLogits) {
     double sum = 0;
     for (const float l : row) sum += std::exp(double(l) - max);
     EXPECT_NEAR(result.scores[0][i].logprob, double(row[target]) - max - std::log(sum), 2e-6) << i;
-    EXPECT_EQ(result.scores[0][i].greedy, std::max_element(row.begin(), row.end()) - row.begin() == static_cast<std::ptrdiff_t>(target)) << i;
+    EXPECT_EQ(result.scores[0][i].greedy,
+              std::max_element(row.begin(), row.end()) - row.begin() == static_cast<std::ptrdiff_t>(target))
+        << i;
   }
 }
 
@@ -124,10 +129,13 @@ TEST(Engine, SharesACommonContextAndSaysSo) {
   Engine engine(*model, nullptr, {.row_budget = 256});
   const auto context = random_tokens(100, model->config().vocab_size, 1);
   ScoreJob job{.tag = 7, .sequences = {}};
-  for (std::uint64_t c = 0; c < 4; ++c) job.sequences.push_back({joined(context, random_tokens(3, model->config().vocab_size, c)), 100});
+  for (std::uint64_t c = 0; c < 4; ++c)
+    job.sequences.push_back({joined(context, random_tokens(3, model->config().vocab_size, c)), 100});
   engine.submit(std::move(job));
   const JobResult result = run_all(engine).at(7);
-  EXPECT_EQ(result.computed_tokens, 99 + 4 * 3);  // the context without its last row once, then that row and the continuation but its last token
+  EXPECT_EQ(
+      result.computed_tokens,
+      99 + 4 * 3);  // the context without its last row once, then that row and the continuation but its last token
   EXPECT_EQ(result.reused_tokens, 4 * 99);
 }
 

@@ -7,7 +7,8 @@ namespace bathys::test {
 namespace {
 
 const tokenizer::Tokenizer& nano() {
-  static const auto tokenizer = tokenizer::Tokenizer::from_file(std::string(BATHYS_TEST_DATA) + "/../inputs/models/nano/tokenizer.json");
+  static const auto tokenizer =
+      tokenizer::Tokenizer::from_file(std::string(BATHYS_TEST_DATA) + "/../inputs/models/nano/tokenizer.json");
   return tokenizer;
 }
 
@@ -25,11 +26,14 @@ int tokens_until(const std::string& text, const std::vector<std::string>& stops)
 TEST(StopMatcher, FindsAStopThatStraddlesTokens) {
   const int whole = static_cast<int>(nano().encode("And the LORD said unto Moses").size());
   EXPECT_EQ(tokens_until("And the LORD said unto Moses", {"unto Moses"}), whole);
-  EXPECT_EQ(tokens_until("And the LORD said unto Moses", {"RD s", "zzz"}), tokens_until("And the LORD said unto Moses", {"RD s"}));
+  EXPECT_EQ(tokens_until("And the LORD said unto Moses", {"RD s", "zzz"}),
+            tokens_until("And the LORD said unto Moses", {"RD s"}));
   EXPECT_GT(tokens_until("And the LORD said unto Moses", {"RD s"}), 0);
 }
 
-TEST(StopMatcher, FindsAStopOfManyBytesInByteTokens) { EXPECT_GT(tokens_until("x \xF0\x9F\x98\x80 y", {"\xF0\x9F\x98\x80"}), 0); }
+TEST(StopMatcher, FindsAStopOfManyBytesInByteTokens) {
+  EXPECT_GT(tokens_until("x \xF0\x9F\x98\x80 y", {"\xF0\x9F\x98\x80"}), 0);
+}
 
 TEST(StopMatcher, NeverFindsWhatIsNotThere) {
   EXPECT_EQ(tokens_until("And the LORD said", {"lord"}), -1);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/views.hpp"
+
 #include <cmath>
 #include <cstdint>
 #include <random>
 #include <vector>
-
-#include "kernels/views.hpp"
 
 // Views from plain vectors and back, for tests of the kernels (on the host or on a device).
 namespace bathys::test {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The model against the captured numbers of the public reference, with the tolerances of tests/golden/README.md.
+#include "support/golden.hpp"
+
+#include "model/support.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,9 +12,6 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
-
-#include "model/support.hpp"
-#include "support/golden.hpp"
 
 namespace bathys::test {
 namespace {
@@ -44,11 +45,13 @@ int bf16_step(float v) {
 // Feeds every layer the captured input of all rows and compares what it makes of it.
 class LayerCheck : public model::Observer {
  public:
-  LayerCheck(const GoldenFile& file, std::string request, const config::ModelConfig& config) : file_(file), request_(std::move(request)), config_(config) {}
+  LayerCheck(const GoldenFile& file, std::string request, const config::ModelConfig& config)
+      : file_(file), request_(std::move(request)), config_(config) {}
 
   void layer_input(int layer, const Mat<bf16>& h, const Mat<float>& pre) override {
     const bool engram = config_.engram_index(layer) >= 0;
-    const GoldenArray stream = file_.array(path(layer, engram ? "h_before_engram" : "h_in")), mix = file_.array(path(layer, "pre_in"));
+    const GoldenArray stream = file_.array(path(layer, engram ? "h_before_engram" : "h_in")),
+                      mix = file_.array(path(layer, "pre_in"));
     for (std::size_t t = 0; t < h.extent(0); ++t) {
       for (std::size_t k = 0; k < h.extent(1); ++k) h(t, k) = bf16(stream.f[t * h.extent(1) + k]);
       for (std::size_t k = 0; k < pre.extent(1); ++k) pre(t, k) = mix.f[t * pre.extent(1) + k];
@@ -94,8 +97,8 @@ class LayerCheck : public model::Observer {
     return request_ + "/capture/layer" + (layer < 10 ? "0" : "") + std::to_string(layer) + "/" + name;
   }
 
-  // Rule 2: leave out the worst max(2, 5%) rows; in the others at most max(1%, 3 flips) of the elements off by more than one bf16 step, and rms
-  // difference <= 0.002 rms + 4 layer_noise_rms.
+  // Rule 2: leave out the worst max(2, 5%) rows; in the others at most max(1%, 3 flips) of the elements off by more
+  // than one bf16 step, and rms difference <= 0.002 rms + 4 layer_noise_rms.
   void compare(const std::string& name, int layer, const std::vector<float>& got, std::size_t n_rows) {
     // The embedding's image rows come from the tower; what is fed into layer 0 has them.
     if (layer < 0 || layer >= config_.n_layers || !file_.has(path(layer, name))) return;
@@ -121,7 +124,8 @@ class LayerCheck : public model::Observer {
       flips += off[order[i]];
     }
     const double elements = double(std::max<std::size_t>((n_rows - skip) * width, 1));
-    EXPECT_LE(std::sqrt(sum / elements), 0.002 * want.attribute("rms") + 4 * want.attribute("layer_noise_rms")) << path(layer, name);
+    EXPECT_LE(std::sqrt(sum / elements), 0.002 * want.attribute("rms") + 4 * want.attribute("layer_noise_rms"))
+        << path(layer, name);
     EXPECT_LE(double(flips) / elements, std::max(0.01, 3 * want.attribute("layer_noise_flip"))) << path(layer, name);
   }
 
@@ -133,7 +137,11 @@ class LayerCheck : public model::Observer {
     ++compared[name];
     const std::size_t width = got.size() / n_rows;
     std::size_t differ = 0;
-    for (std::size_t t = 0; t < n_rows; ++t) differ += std::equal(got.begin() + std::ptrdiff_t(t * width), got.begin() + std::ptrdiff_t((t + 1) * width), want.i.begin() + std::ptrdiff_t(t * width)) ? 0 : 1;
+    for (std::size_t t = 0; t < n_rows; ++t)
+      differ += std::equal(got.begin() + std::ptrdiff_t(t * width), got.begin() + std::ptrdiff_t((t + 1) * width),
+                           want.i.begin() + std::ptrdiff_t(t * width))
+                    ? 0
+                    : 1;
     EXPECT_LE(differ, std::max<std::size_t>(1, n_rows / 50)) << path(layer, name);
   }
 
@@ -175,7 +183,8 @@ void check_layers(const std::string& name, const std::vector<std::string>& reque
     const std::vector<std::uint8_t> image = image_marks(file, "requests/" + request, tokens.size());
     logits_in_chunks(*model, tokens, {static_cast<std::int64_t>(tokens.size())}, image);
     model->observe(nullptr);
-    for (const char* seen : {"attn_in", "attn_out", "moe_in", "moe_out", "h_out", "gate_idx", "gate_w", "hc_attn_comb", "hc_ffn_comb", "pre_out", "groups", "index_q"}) {
+    for (const char* seen : {"attn_in", "attn_out", "moe_in", "moe_out", "h_out", "gate_idx", "gate_w", "hc_attn_comb",
+                             "hc_ffn_comb", "pre_out", "groups", "index_q"}) {
       EXPECT_GT(check.compared[seen], 0) << name << "/" << request << ": nothing compared for " << seen;
     }
     if (model->config().engram_enabled()) {
@@ -199,24 +208,34 @@ void check_whole_runs(const std::string& name, const std::vector<std::string>& r
     const std::vector<std::int32_t> tokens = fed_tokens(file, path);
     const auto n_prompt = static_cast<std::int64_t>(file.array(path + "/prompt_ids").i.size());
     const auto got = logits_in_chunks(*model, tokens, {n_prompt, 1});  // prefill, then decode steps
-    const GoldenArray want = file.array(path + "/logits"), margin = file.array(path + "/margin"), noise = file.array(path + "/row_noise_max");
+    const GoldenArray want = file.array(path + "/logits"), margin = file.array(path + "/margin"),
+                      noise = file.array(path + "/row_noise_max");
     ASSERT_EQ(got.size(), static_cast<std::size_t>(want.shape[0])) << path;
     const auto vocab = static_cast<std::size_t>(want.shape[1]);
     double square = 0;
     std::size_t sure = 0, wrong = 0;
     for (std::size_t t = 0; t < got.size(); ++t) {
       const float* row = want.f.data() + t * vocab;
-      for (std::size_t v = 0; v < vocab; ++v) square += (double(got[t][v]) - double(row[v])) * (double(got[t][v]) - double(row[v]));
+      for (std::size_t v = 0; v < vocab; ++v)
+        square += (double(got[t][v]) - double(row[v])) * (double(got[t][v]) - double(row[v]));
       if (margin.f[t] <= 3 * noise.f[t] + 0.3F) continue;
       ++sure;
-      wrong += std::max_element(got[t].begin(), got[t].end()) - got[t].begin() != std::max_element(row, row + vocab) - row ? 1 : 0;
+      wrong +=
+          std::max_element(got[t].begin(), got[t].end()) - got[t].begin() != std::max_element(row, row + vocab) - row
+              ? 1
+              : 0;
     }
-    EXPECT_LE(std::sqrt(square / double(got.size() * vocab)), 2 * want.attribute("noise_rms") + 0.02 * want.attribute("rms")) << path;
-    EXPECT_LE(wrong, std::max<std::size_t>(1, sure / 20)) << path << ": argmax of " << sure << " rows with a clear margin";
+    EXPECT_LE(std::sqrt(square / double(got.size() * vocab)),
+              2 * want.attribute("noise_rms") + 0.02 * want.attribute("rms"))
+        << path;
+    EXPECT_LE(wrong, std::max<std::size_t>(1, sure / 20))
+        << path << ": argmax of " << sure << " rows with a clear margin";
   }
 }
 
-TEST(GoldenRuns, OfBaseStayWithinTheMeasuredNoise) { check_whole_runs("base", {"r1", "r7", "r15", "r16", "r17", "r53", "r90"}); }
+TEST(GoldenRuns, OfBaseStayWithinTheMeasuredNoise) {
+  check_whole_runs("base", {"r1", "r7", "r15", "r16", "r17", "r53", "r90"});
+}
 TEST(GoldenRuns, OfPlainStayWithinTheMeasuredNoise) { check_whole_runs("plain", {"r1", "r4", "r8", "r29", "r60"}); }
 TEST(GoldenRuns, OfVisionsTextRequestStayWithinTheMeasuredNoise) { check_whole_runs("vision", {"t20"}); }
 

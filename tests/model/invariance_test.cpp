@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same bits, however a number is computed: ranks, chunks, batches, the cone, forks.  Everything compares the program with itself.
+// The same bits, however a number is computed: ranks, chunks, batches, the cone, forks.  Everything compares the
+// program with itself.
+#include "core/error.hpp"
+#include "model/support.hpp"
+
 #include <algorithm>
 #include <bit>
 
 #include <gtest/gtest.h>
-
-#include "core/error.hpp"
-#include "model/support.hpp"
 
 namespace bathys::test {
 namespace {
@@ -27,12 +28,16 @@ std::vector<std::int64_t> lengths() {
 void expect_same(const Logits& got, const Logits& want, const std::string& what) {
   ASSERT_EQ(got.size(), want.size()) << what;
   for (std::size_t t = 0; t < got.size(); ++t) {
-    ASSERT_TRUE(std::equal(got[t].begin(), got[t].end(), want[t].begin(), want[t].end(), [](float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }))
+    ASSERT_TRUE(
+        std::equal(got[t].begin(), got[t].end(), want[t].begin(), want[t].end(),
+                   [](float a, float b) { return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b); }))
         << what << ": logits of row " << t << " of " << got.size() << " differ";
   }
 }
 
-std::vector<std::int32_t> tokens_of(const model::Model& model, std::int64_t n) { return random_tokens(n, model.config().vocab_size, 1000 + static_cast<std::uint64_t>(n)); }
+std::vector<std::int32_t> tokens_of(const model::Model& model, std::int64_t n) {
+  return random_tokens(n, model.config().vocab_size, 1000 + static_cast<std::uint64_t>(n));
+}
 
 TEST(SameBits, OnAllRanksTogetherAsOnOneAlone) {
   for (const std::string& name : kModels) {
@@ -40,7 +45,8 @@ TEST(SameBits, OnAllRanksTogetherAsOnOneAlone) {
     const auto alone = load_test_model_alone(name, whole_rows());
     for (const std::int64_t n : lengths()) {
       const auto tokens = tokens_of(*together, n);
-      expect_same(logits_in_chunks(*together, tokens, {n}), logits_in_chunks(*alone, tokens, {n}), name + " of " + std::to_string(n));
+      expect_same(logits_in_chunks(*together, tokens, {n}), logits_in_chunks(*alone, tokens, {n}),
+                  name + " of " + std::to_string(n));
     }
   }
 }
@@ -55,7 +61,8 @@ TEST(SameBits, InChunksOfAnySizeAsInOnePiece) {
       if (!full_tier()) cuts = {{n > 64 ? 5 : 1}, {3}, {64, 1, 2}};
       for (const auto& cut : cuts) {
         if (cut.front() < 1) continue;
-        expect_same(logits_in_chunks(*model, tokens, cut), whole, name + " of " + std::to_string(n) + " in chunks from " + std::to_string(cut.front()));
+        expect_same(logits_in_chunks(*model, tokens, cut), whole,
+                    name + " of " + std::to_string(n) + " in chunks from " + std::to_string(cut.front()));
       }
     }
   }
@@ -88,7 +95,8 @@ void check_batch(model::Model& model, std::size_t count, const std::string& what
     for (std::size_t i = 0; i < who.size(); ++i) got[who[i]].push_back(model.logits(static_cast<std::int64_t>(i)));
   }
   for (std::size_t b = 0; b < count; ++b) {
-    expect_same(got[b], logits_in_chunks(model, tokens[b], {static_cast<std::int64_t>(tokens[b].size())}), what + ", sequence " + std::to_string(b));
+    expect_same(got[b], logits_in_chunks(model, tokens[b], {static_cast<std::int64_t>(tokens[b].size())}),
+                what + ", sequence " + std::to_string(b));
   }
 }
 
@@ -101,7 +109,8 @@ TEST(SameBits, InABatchOfMixedSequencesAsAlone) {
 }
 
 // Runs tokens in chunks with the reach that `wanted` gives and returns the logits of the wanted rows.
-Logits wanted_logits(model::Model& model, const std::vector<std::int32_t>& tokens, const std::vector<bool>& wanted, std::int64_t chunk_rows) {
+Logits wanted_logits(model::Model& model, const std::vector<std::int32_t>& tokens, const std::vector<bool>& wanted,
+                     std::int64_t chunk_rows) {
   Logits out;
   std::vector<std::int64_t> reach(tokens.size(), model::kNoReach);
   std::int64_t distance = model::kNoReach;
@@ -114,7 +123,8 @@ Logits wanted_logits(model::Model& model, const std::vector<std::int32_t>& token
     const auto n = std::min(static_cast<std::size_t>(chunk_rows), tokens.size() - at);
     model::Step step;
     const auto from = std::ptrdiff_t(at), to = std::ptrdiff_t(at + n);
-    step.chunks.push_back({&sequence, {tokens.begin() + from, tokens.begin() + to}, {reach.begin() + from, reach.begin() + to}, {}});
+    step.chunks.push_back(
+        {&sequence, {tokens.begin() + from, tokens.begin() + to}, {reach.begin() + from, reach.begin() + to}, {}});
     model.run(step);
     for (std::int64_t i = 0; i < model.wanted(); ++i) out.push_back(model.logits(i));
     at += n;
@@ -144,7 +154,8 @@ TEST(SameBits, OfWantedRowsWithTheConeAsWithout) {
           if (wanted[i]) want.push_back(all[i]);
         }
         for (const std::int64_t rows : {n, std::int64_t{13}}) {
-          expect_same(wanted_logits(*cone, tokens, wanted, rows), want, name + " of " + std::to_string(n) + " with the cone, chunks of " + std::to_string(rows));
+          expect_same(wanted_logits(*cone, tokens, wanted, rows), want,
+                      name + " of " + std::to_string(n) + " with the cone, chunks of " + std::to_string(rows));
         }
       }
     }
@@ -161,7 +172,8 @@ TEST(Cone, RunsTheRowsOfTheClosedFormAndNoMore) {
     wanted_logits(*model, tokens_of(*model, n), wanted, 64);
     for (int l = 0; l < c.n_layers; ++l) {
       const bool above = l >= c.cone_layer();
-      const std::int64_t full = above ? std::min(n, suffix + std::int64_t{c.n_layers - 1 - l} * (c.window_size - 1)) : n;
+      const std::int64_t full =
+          above ? std::min(n, suffix + std::int64_t{c.n_layers - 1 - l} * (c.window_size - 1)) : n;
       const std::int64_t window = above ? std::min(n, suffix + std::int64_t{c.n_layers - l} * (c.window_size - 1)) : n;
       const model::LayerCounters& counted = model->counters()[static_cast<std::size_t>(l)];
       EXPECT_EQ(counted.full_rows, full) << name << " layer " << l;
@@ -176,7 +188,8 @@ TEST(Cone, RefusesARowThatReachesBelowWhatItKept) {
   const auto tokens = tokens_of(*model, 100);
   model::Sequence sequence = model->caches().make();
   model::Step first, second;
-  first.chunks.push_back({&sequence, {tokens.begin(), tokens.begin() + 90}, std::vector<std::int64_t>(90, model::kNoReach), {}});
+  first.chunks.push_back(
+      {&sequence, {tokens.begin(), tokens.begin() + 90}, std::vector<std::int64_t>(90, model::kNoReach), {}});
   model->run(first);
   second.chunks.push_back({&sequence, {tokens.begin() + 90, tokens.end()}, std::vector<std::int64_t>(10, 0), {}});
   EXPECT_THROW(model->run(second), Error);
@@ -195,7 +208,8 @@ TEST(SameBits, AfterAForkAsWithoutOne) {
         for (std::int64_t i = 0; i < model->wanted(); ++i) out.push_back(model->logits(i));
         return out;
       };
-      const std::vector<std::int32_t> head(tokens.begin(), tokens.begin() + at), tail(tokens.begin() + at, tokens.end());
+      const std::vector<std::int32_t> head(tokens.begin(), tokens.begin() + at),
+          tail(tokens.begin() + at, tokens.end());
       std::vector<std::int32_t> other = tail;
       std::reverse(other.begin(), other.end());
       model::Sequence parent = model->caches().make();

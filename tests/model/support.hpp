@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/load_model.hpp"
+
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "model/load_model.hpp"
 
 namespace bathys::test {
 
@@ -24,7 +24,8 @@ parallel::Collectives& test_ranks();
 // One sequence fed to a model in pieces; the logits of every row, in order.
 //   chunks: rows of each step in turn, the last one repeated to the end
 std::vector<std::vector<float>> logits_in_chunks(model::Model& model, const std::vector<std::int32_t>& tokens,
-                                                 const std::vector<std::int64_t>& chunks, const std::vector<std::uint8_t>& image = {});
+                                                 const std::vector<std::int64_t>& chunks,
+                                                 const std::vector<std::uint8_t>& image = {});
 
 // Random token ids from a fixed generator.
 std::vector<std::int32_t> random_tokens(std::int64_t n, std::int64_t vocab, std::uint64_t seed);

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support/golden.hpp"
 
-#include <hdf5.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 namespace bathys::test {
 namespace {
@@ -31,7 +30,8 @@ bool is_scalar_number(hid_t attribute) {
   const hid_t space = H5Aget_space(attribute);
   const hid_t type = H5Aget_type(attribute);
   const H5T_class_t kind = H5Tget_class(type);
-  const bool yes = H5Sget_simple_extent_npoints(space) == 1 && (kind == H5T_INTEGER || kind == H5T_FLOAT || kind == H5T_ENUM);
+  const bool yes =
+      H5Sget_simple_extent_npoints(space) == 1 && (kind == H5T_INTEGER || kind == H5T_FLOAT || kind == H5T_ENUM);
   H5Tclose(type);
   H5Sclose(space);
   return yes;
@@ -167,17 +167,20 @@ void expect_bf16_close(const std::vector<float>& got, const GoldenArray& want, c
     ASSERT_LE(steps, 1) << what << "[" << n << "]: " << got[n] << ", golden " << want.f[n];
     off += steps != 0;
   }
-  EXPECT_LE(off, std::max<std::size_t>(got.size() / 200, 0)) << what << ": elements one bf16 step off, of " << got.size();
+  EXPECT_LE(off, std::max<std::size_t>(got.size() / 200, 0))
+      << what << ": elements one bf16 step off, of " << got.size();
 }
 
-void expect_f32_close(const std::vector<float>& got, const GoldenArray& want, const std::string& what, double relative) {
+void expect_f32_close(const std::vector<float>& got, const GoldenArray& want, const std::string& what,
+                      double relative) {
   ASSERT_EQ(got.size(), want.f.size()) << what;
   double square = 0;
   for (const float v : want.f) square += double(v) * double(v);
   const double rms = std::sqrt(square / double(std::max<std::size_t>(want.f.size(), 1)));
   for (std::size_t n = 0; n < got.size(); ++n) {
     const double allowed = std::max(1e-5 * rms, relative * std::fabs(double(want.f[n])));
-    ASSERT_LE(std::fabs(double(got[n]) - double(want.f[n])), allowed) << what << "[" << n << "]: " << got[n] << ", golden " << want.f[n];
+    ASSERT_LE(std::fabs(double(got[n]) - double(want.f[n])), allowed)
+        << what << "[" << n << "]: " << got[n] << ", golden " << want.f[n];
   }
 }
 

@@ -11,8 +11,8 @@ namespace bathys::test {
 // One dataset of a golden file (tests/golden/README.md): floats, integers or bytes, with its float attributes.
 struct GoldenArray {
   std::vector<std::int64_t> shape;
-  std::vector<float> f;          // float32 datasets
-  std::vector<std::int64_t> i;   // integer and byte datasets
+  std::vector<float> f;         // float32 datasets
+  std::vector<std::int64_t> i;  // integer and byte datasets
   std::map<std::string, double> attributes;
 
   [[nodiscard]] std::int64_t size() const;
@@ -44,9 +44,10 @@ class GoldenFile {
   std::int64_t file_ = -1;
 };
 
-// Checks float output against a golden tensor.  tests/golden/README.md, tolerances 1: bf16 outputs at most one bf16 step off, in at
-// most 1 element of 200; float32 outputs within 1e-5 of the tensor's rms or 1e-4 relative.
+// Checks float output against a golden tensor.  tests/golden/README.md, tolerances 1: bf16 outputs at most one bf16
+// step off, in at most 1 element of 200; float32 outputs within 1e-5 of the tensor's rms or 1e-4 relative.
 void expect_bf16_close(const std::vector<float>& got, const GoldenArray& want, const std::string& what);
-void expect_f32_close(const std::vector<float>& got, const GoldenArray& want, const std::string& what, double relative = 1e-4);
+void expect_f32_close(const std::vector<float>& got, const GoldenArray& want, const std::string& what,
+                      double relative = 1e-4);
 
 }  // namespace bathys::test

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // main of a test that runs under mpirun: rank 0 prints, a failure on any rank fails all.
-#include <mpi.h>
-
-#include <gtest/gtest.h>
-
 #include <Kokkos_Core.hpp>
+#include <gtest/gtest.h>
+#include <mpi.h>
 
 int main(int argc, char** argv) {
   int provided = 0;
@@ -28,7 +26,8 @@ int main(int argc, char** argv) {
         const auto& info = *unit.GetTestSuite(s)->GetTestInfo(t);
         for (int p = 0; p < info.result()->total_part_count(); ++p) {
           const auto& part = info.result()->GetTestPartResult(p);
-          if (part.failed()) std::fprintf(stderr, "rank %d: %s.%s: %s\n", rank, info.test_suite_name(), info.name(), part.message());
+          if (part.failed())
+            std::fprintf(stderr, "rank %d: %s.%s: %s\n", rank, info.test_suite_name(), info.name(), part.message());
         }
       }
     }
