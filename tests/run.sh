@@ -36,6 +36,7 @@ mpi_environment
 
 # ---- stages: each a function; 0 passed, 77 skipped (its last line says why), anything else failed ----
 
+# (A stage may run where `set -e` is off: each step that others rest on says `|| return`.)
 stage_packages() { install_packages "${build_packages[@]}" "${check_packages[@]}"; }
 
 stage_scripts() {
@@ -59,7 +60,7 @@ stage_build() {  # PRESET KIND
     say "no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda: the CUDA build is skipped"
     return 77
   fi
-  kokkos=$(find_or_build_kokkos "$2")
+  kokkos=$(find_or_build_kokkos "$2") || return
   configure_and_build "$1" "$kokkos"
 }
 
@@ -79,7 +80,11 @@ stage_test() {  # PRESET [CTEST OPTION...]
   local dir
   dir=$(preset_dir "$1")
   shift
-  if [ "$full" = no ]; then set -- "$@" -LE '^(slow|full)$'; fi
+  if [ "$full" = no ]; then
+    set -- "$@" -LE '^(slow|full)$'
+  else
+    export BATHYS_FULL=1 # tests with a cover and a whole product of cases run the whole
+  fi
   ctest --test-dir "$dir" --parallel "$bathys_jobs" --output-on-failure --no-tests=error "$@"
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "bench/linear_bench.hpp"
+#include "bench/sum_bench.hpp"
 #include "core/error.hpp"
 #include "parallel/session.hpp"
 
@@ -9,10 +10,12 @@
 
 namespace bathys::apps {
 
-// bathys bench linear: kernels beside the machine's own limits, measured in the same run.
+// bathys bench linear: kernels beside the machine's own limits; bench sums: exact sums beside the linears that they
+// follow.  Both sides of a ratio are measured in the same run.
 void add_bench(CLI::App& program, Commands& commands) {
   struct Options {
     bench::LinearBenchOptions linear;
+    bench::SumBenchOptions sums;
     parallel::SessionOptions session;
   };
   CLI::App* const app = program.add_subcommand("bench", "Measure kernels beside the machine's own limits");
@@ -27,16 +30,23 @@ void add_bench(CLI::App& program, Commands& commands) {
   linear->add_option("--simd", options->linear.simd, "AVX2, AVX3 or AVX3_DL (default: the best of this CPU)");
   linear->add_option("--threads", options->session.threads, "threads (default: the cores it may use)")
       ->check(CLI::PositiveNumber);
-  commands.push_back({app, [options] {
-                        return parallel::run_session(options->session, [&](parallel::Session& session) {
-                          require(session.size() == 1, ExitCode::usage,
-                                  "bench linear measures one process, {} were started", session.size());
-                          bench::bench_linear(options->linear, std::cout);
-                          require(static_cast<bool>(std::cout.flush()), ExitCode::stopped,
-                                  "standard output: cannot be written");
-                          return ExitCode::ok;
-                        });
-                      }});
+  CLI::App* const sums = app->add_subcommand("sums", "Fixed-point sums of experts and output groups, one process");
+  sums->add_option("--rows", options->sums.rows, "rows of inputs (default 1,16,256)")->delimiter(',');
+  sums->add_option("--threads", options->session.threads, "threads (default: the cores it may use)")
+      ->check(CLI::PositiveNumber);
+  commands.push_back(
+      {app, [options, sums] {
+         return parallel::run_session(options->session, [&](parallel::Session& session) {
+           require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started", session.size());
+           if (sums->parsed()) {
+             bench::bench_sums(options->sums, std::cout);
+           } else {
+             bench::bench_linear(options->linear, std::cout);
+           }
+           require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
+           return ExitCode::ok;
+         });
+       }});
 }
 
 }  // namespace bathys::apps

@@ -38,7 +38,10 @@ eval::EvalSubject make_subject(const OpenModel& open, const Options& options, co
   subject.max_length = open.shards.config.max_position_embeddings;
   subject.vocab_size = open.shards.config.vocab_size;
   subject.tasks = open.tasks();
-  subject.identity = {{"checkpoint", open.shards.index.model_id},
+  // The model's id rests on the checkpoint's headers; what its weights are, on the checksums of every dataset.
+  std::string checkpoint = open.shards.index.model_id;
+  for (const io::ShardDataset& dataset : open.shards.index.datasets) checkpoint += dataset.pieces_xxh3;
+  subject.identity = {{"checkpoint", io::sha256_hex(checkpoint)},
                       {"tokenizer_sha256", io::sha256_hex(open.shards.index.tokenizer_json)},
                       {"encoder", kEncoderVersion},
                       {"reductions", options.run.reductions},
@@ -86,6 +89,10 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   std::string table;
   const ExitCode code = run.finish(table);
   if (session.rank() == 0) print_table(table);
+  if (code == ExitCode::some_failed && session.rank() == 0) {
+    log::cause(fmt::format("some requests failed; {}/failed.jsonl lists them, --retry-failed answers them again",
+                           options.eval.out));
+  }
   if (code == ExitCode::stopped)
     log::info("stopped", "out={} text=\"run the same command again to go on\"", options.eval.out);
   return code;
@@ -103,19 +110,18 @@ void add_eval(CLI::App& program, Commands& commands) {
   app->add_option("--requests", eval.requests, "JSON Lines of requests; a pipe or - for standard input will do")
       ->required();
   app->add_option("--out", eval.out, "run folder")->required();
-  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")
-      ->check(CLI::Range(std::int64_t{0}, INT64_MAX));
+  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(whole_seed());
   app->add_option("--max-length", eval.max_length, "tokens a sequence may have (default: the model's)")
-      ->check(CLI::Range(std::int64_t{1}, INT64_MAX));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app->add_option("--prefix-token", eval.prefix_token,
                   "id before rolling windows and for empty contexts (default: BOS)")
       ->check(CLI::NonNegativeNumber);
-  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(CLI::PositiveNumber);
+  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(finite_positive());
   app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")
-      ->check(CLI::NonNegativeNumber)
+      ->check(finite_positive())
       ->capture_default_str();
   app->add_option("--status-seconds", eval.status_seconds, "between progress lines")
-      ->check(CLI::PositiveNumber)
+      ->check(finite_positive())
       ->capture_default_str();
   app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
   app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")

@@ -89,7 +89,7 @@ void add_generate(CLI::App& program, Commands& commands) {
       ->check(CLI::Range(1e-9, 1.0))
       ->capture_default_str();
   app->add_option("--stop", options->generate.until, "text that ends the generation; may be repeated");
-  app->add_option("--seed", options->seed, "of the draws (default 0)")->check(CLI::Range(std::int64_t{0}, INT64_MAX));
+  app->add_option("--seed", options->seed, "of the draws (default 0)")->check(whole_seed());
   add_switch(*app, "--bos", options->bos, "begin with the BOS token, as the model's own prompts do");
   commands.push_back({app, [options] {
                         return parallel::run_session(options->run.session, [&](parallel::Session& session) {

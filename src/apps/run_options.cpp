@@ -8,7 +8,32 @@
 #include "parallel/agree.hpp"
 #include "parallel/watchdog.hpp"
 
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
 namespace bathys::apps {
+
+CLI::Validator whole_seed() {
+  return {[](std::string& text) {
+            std::int64_t value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0;
+            return good ? std::string() : "is " + text + ", a whole number from 0 to 9223372036854775807 is wanted";
+          },
+          "SEED"};
+}
+
+CLI::Validator finite_positive() {
+  return {[](std::string& text) {
+            double value = 0;
+            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const bool good =
+                error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
+            return good ? std::string() : "is " + text + ", a number from 0 on is wanted";
+          },
+          "NUMBER"};
+}
 
 void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--model", options.model, "folder of shards (bathys convert)")->required();
@@ -18,7 +43,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->capture_default_str();
   app.add_option("--memory", options.memory_gib,
                  "GiB of each rank that sequences may take together (default: no bound)")
-      ->check(CLI::PositiveNumber);
+      ->check(finite_positive());
   add_switch(app, "--cone", options.cone,
              "skip rows of upper layers that nothing wanted depends on; changes no number");
   add_switch(app, "--prefix-sharing", options.prefix_sharing,
@@ -35,7 +60,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                "one process is meant, although the Slurm step has more tasks");
   app.add_option("--watchdog-seconds", options.session.watchdog_s,
                  "end a job in which nothing moves for so long; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(finite_positive())
       ->capture_default_str();
 }
 
@@ -74,6 +99,7 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   weights::LoadOptions load_options;
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;
+  load_options.progress = [&] { session.watchdog().progress("load weights"); };
   weights::LoadReport report;
   const ProcessMemory before = process_memory();
   running.model = model::load_model(open.shards, *running.grid.replica, model_options, load_options, &report);
@@ -86,6 +112,7 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   engine::EngineOptions engine_options;
   engine_options.row_budget = options.row_budget;
   engine_options.prefix_sharing = options.prefix_sharing;
+  engine_options.cache_bytes = static_cast<std::int64_t>(options.memory_gib * 0x1p30);
   running.engine = std::make_unique<engine::Engine>(*running.model, &open.tokenizer, engine_options);
   return running;
 }

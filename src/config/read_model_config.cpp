@@ -301,7 +301,7 @@ void reset_unused(ModelConfig& config) {
 }  // namespace
 
 ModelConfig read_model_config(std::string_view json_text, std::string_view name) {
-  const Json json = parse_json(json_text, name, kCode);
+  const Json json = parse_json(json_text, name, ExitCode::bad_input);
   JsonObject root(json, std::string(name), kCode);
   ModelConfig config = root.has("text_config") ? read_hf_form(root) : read_inference_form(root);
   root.finish();

@@ -93,7 +93,7 @@ class Checker {
   }
 
   void check_sizes() const {
-    in_range("vocab_size", c_.vocab_size, 1, kMaxVocab);
+    in_range("vocab_size", c_.vocab_size, std::max(c_.o_groups, 1), kMaxVocab);  // each rank has a row
     in_range("n_layers", c_.n_layers, 1, kMaxLayers);
     in_range("n_mtp_layers", c_.n_mtp_layers, 0, kMaxLayers);
     in_range("vision_n_layers", c_.vision_n_layers, 0, kMaxLayers);
@@ -105,7 +105,7 @@ class Checker {
     size("o_groups", c_.o_groups);
     size("o_lora_rank", c_.o_lora_rank);
     size("window_size", c_.window_size);
-    in_range("hc_mult", c_.hc_mult, 1, 64);
+    in_range("hc_mult", c_.hc_mult, 1, 8);  // kernels/hyper_connection keeps a token's mix in registers
     in_range("hc_sinkhorn_iters", c_.hc_sinkhorn_iters, 1, 10000);
     in_range("original_seq_len", c_.original_seq_len, 0, kMaxPositions);
     in_range("max_position_embeddings", c_.max_position_embeddings, 1, kMaxPositions);
@@ -206,7 +206,8 @@ class Checker {
   void check_experts() const {
     in_range("n_routed_experts", c_.n_routed_experts, 1, kMaxExperts);
     in_range("n_shared_experts", c_.n_shared_experts, 1, 1);
-    in_range("n_activated_experts", c_.n_activated_experts, 1, c_.n_routed_experts);
+    in_range("n_activated_experts", c_.n_activated_experts, 1,
+             std::min(c_.n_routed_experts, 64));  // as the gate's kernel
     const std::int64_t all = std::int64_t{c_.n_layers} * c_.n_routed_experts +
                              std::int64_t{c_.n_mtp_layers} * std::max(c_.n_routed_experts, c_.dspark_n_routed_experts);
     expect(all <= kMaxAllExperts, "the number of experts of all layers", all, "at most {}", kMaxAllExperts);

@@ -69,7 +69,6 @@ class Conversion {
       collect_shards(source_, folder_, index);
       io::write_shard_index(folder_, index);
     }
-    remove(kStateFile);
     report_.seconds = timer_.seconds();
     return report_;
   }
@@ -99,11 +98,13 @@ class Conversion {
             "{}: holds another model ({}); choose another folder for this one", folder_, found);
   }
 
-  // The shard files still to be written.  Those of an interrupted run count only if the checkpoint is as it was then.
+  // The shard files still to be written.  Finished ones count only if the checkpoint is as it was when they were made:
+  // the identity of a model rests on its headers alone, which two trainings of one architecture share.
   [[nodiscard]] std::vector<std::string> missing_files() const {
     const bool changed = exists(kStateFile) && io::read_small_file(path(kStateFile)) != source_state(source_);
     if (changed)
-      log::warn("convert", "note=\"the checkpoint changed since the interrupted run: all files are written anew\"");
+      log::warn("convert",
+                "note=\"the checkpoint is not the one that these shards were made from: all files are written anew\"");
     std::vector<std::string> missing;
     for (const std::string& file : files_) {
       if (!is_complete_shard(source_, folder_, file) || changed) missing.push_back(file);

@@ -62,6 +62,14 @@ std::ptrdiff_t find_nan_scale(const std::byte* bytes, std::size_t count) {
   return found == nullptr ? -1 : static_cast<const std::byte*>(found) - bytes;
 }
 
+std::ptrdiff_t find_nan_code(const std::byte* bytes, std::size_t count) {
+  constexpr std::byte kNan{0x7f};
+  unsigned any = 0;  // without a branch, so that the common case is one vectorized pass
+  for (std::size_t i = 0; i < count; ++i) any |= static_cast<unsigned>((bytes[i] & kNan) == kNan);
+  if (any == 0) return -1;
+  return std::find_if(bytes, bytes + count, [&](std::byte code) { return (code & kNan) == kNan; }) - bytes;
+}
+
 void check_linear_scales(const SourceModel& source, std::size_t dataset) {
   const catalog::DatasetSpec& weight = source.table[dataset];
   if (source.synthetic || weight.scale.empty() || weight.rule == catalog::ShardRule::table_rows) return;

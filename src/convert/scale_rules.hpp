@@ -26,5 +26,7 @@ void check_linear_scales(const SourceModel& source, std::size_t dataset);
 
 // Position of the first NaN code among E8M0 bytes, or -1.
 std::ptrdiff_t find_nan_scale(const std::byte* bytes, std::size_t count);
+// The same for the NaN codes of E4M3, 0x7F and 0xFF.
+std::ptrdiff_t find_nan_code(const std::byte* bytes, std::size_t count);
 
 }  // namespace bathys::convert

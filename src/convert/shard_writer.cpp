@@ -83,13 +83,13 @@ void create_structure(const SourceModel& source, const std::string& path, const 
   file.close();
 }
 
-void refuse_nan_scale(const SourceModel& source, std::size_t dataset, std::uint64_t at) {
+void refuse_nan(const SourceModel& source, std::size_t dataset, std::uint64_t at, std::string_view code) {
   const auto member = static_cast<std::size_t>(at / static_cast<std::uint64_t>(source.table[dataset].member_bytes()));
   const io::TensorPlace& place = source.places[dataset][member];
   const std::uint64_t within = at % static_cast<std::uint64_t>(source.table[dataset].member_bytes());
   const auto columns = static_cast<std::uint64_t>(place.tensor->shape.back());
-  fail(ExitCode::bad_input, "{}: tensor {} has the NaN scale code 255 at [{}, {}]", place.file->path(),
-       place.tensor->name, within / columns, within % columns);
+  fail(ExitCode::bad_input, "{}: tensor {} has the NaN {} at [{}, {}]", place.file->path(), place.tensor->name, code,
+       within / columns, within % columns);
 }
 
 bool has_all_datasets(const io::h5::File& shard, const SourceModel& source, const std::vector<std::size_t>& datasets) {
@@ -127,7 +127,11 @@ class PayloadWriter {
       input.read(at, bytes);
       if (spec.dtype == catalog::Dtype::f8_e8m0) {
         const std::ptrdiff_t nan = find_nan_scale(bytes.data(), bytes.size());
-        if (nan >= 0) refuse_nan_scale(source_, dataset, at + static_cast<std::uint64_t>(nan));
+        if (nan >= 0) refuse_nan(source_, dataset, at + static_cast<std::uint64_t>(nan), "scale code 255");
+      }
+      if (spec.dtype == catalog::Dtype::f8_e4m3) {
+        const std::ptrdiff_t nan = find_nan_code(bytes.data(), bytes.size());
+        if (nan >= 0) refuse_nan(source_, dataset, at + static_cast<std::uint64_t>(nan), "weight code 127 or 255");
       }
       io::store_hash(io::xxh3_128(bytes), std::span(hashes).subspan(piece * io::kHashBytes).first<io::kHashBytes>());
       io::write_all_at(fd_.get(), base + at, bytes, path_);

@@ -26,16 +26,28 @@ struct Engine::State {
   std::vector<std::unique_ptr<Track>> alive;  // tracks with a sequence, in order of admission
   std::vector<JobResult> finished;
 
+  // Sequences and bytes of caches.
+  struct Room {
+    std::int64_t sequences = 0, bytes = 0;
+    friend Room operator+(Room a, const Room& b) { return {a.sequences + b.sequences, a.bytes + b.bytes}; }
+    friend Room operator-(Room a, const Room& b) { return {a.sequences - b.sequences, a.bytes - b.bytes}; }
+    Room& operator+=(const Room& b) { return *this = *this + b; }
+  };
+  [[nodiscard]] std::int64_t bytes_of(const Track& track) const;
+  [[nodiscard]] static Room committed(const JobState& job);
+  [[nodiscard]] bool fits(const Room& room) const;
+  bool measure(JobState& job) const;
+  void start(JobState& job, std::unique_ptr<Track> track, model::Sequence sequence);
   void admit();
-  void start(std::unique_ptr<Track> track);
   // The tracks that take part in the next step and the rows of each, decode rows first.
   std::vector<std::pair<Track*, std::int64_t>> choose_rows();
   void run(const std::vector<std::pair<Track*, std::int64_t>>& chosen);
   void take_answer(Track& track, std::int64_t position, const HeadAnswer& answer);
   void end_track(Track& track);
-  void fail_job(JobState& job, JobFailure failure);
+  void fail_track(Track& track, JobFailure failure);
   void end_job(JobState& job);
   void drop_ended();
+  void end_misfits();
 };
 
 Engine::Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const EngineOptions& options)
@@ -70,6 +82,7 @@ std::vector<JobResult> Engine::take_finished() { return std::exchange(state_->fi
 bool Engine::step() {
   State& s = *state_;
   s.admit();
+  s.end_misfits();
   const auto chosen = s.choose_rows();
   if (chosen.empty()) {
     require(s.jobs.empty(), ExitCode::internal, "engine: {} jobs wait and no row can run", s.jobs.size());
@@ -80,46 +93,89 @@ bool Engine::step() {
   return true;
 }
 
-// Jobs start in order; a job's tracks follow its prefix, and the last of them takes the prefix's sequence over.
+std::int64_t Engine::State::bytes_of(const Track& track) const { return model.caches().bytes_for(track.full_length()); }
+
+// What a started job may come to hold before another of its tracks ends: a prefix always keeps the place of one fork,
+// so that no set of held prefixes can block all of them.
+Engine::State::Room Engine::State::committed(const JobState& job) {
+  if (!job.started) return {};
+  if (!job.prefix) return {job.alive, job.alive_bytes};
+  return {1 + std::max<std::int64_t>(job.alive, 1), job.prefix_bytes + std::max(job.alive_bytes, job.largest_bytes)};
+}
+
+bool Engine::State::fits(const Room& room) const {
+  return room.sequences <= options.max_sequences && (options.cache_bytes == 0 || room.bytes <= options.cache_bytes);
+}
+
+// Sizes a job that has not started; false when one of its sequences alone is larger than the bound.
+bool Engine::State::measure(JobState& job) const {
+  for (const auto& track : job.waiting) job.largest_bytes = std::max(job.largest_bytes, bytes_of(*track));
+  if (!fits({1, job.largest_bytes})) return false;
+  if (job.prefix) {
+    job.prefix_bytes = bytes_of(*job.prefix);
+    if (!fits({2, job.prefix_bytes + job.largest_bytes})) {  // then each computes the common beginning for itself
+      job.prefix.reset();
+      for (auto& track : job.waiting) track->shared = 0;
+    }
+  }
+  return true;
+}
+
+void Engine::State::start(JobState& job, std::unique_ptr<Track> track, model::Sequence sequence) {
+  track->sequence = std::move(sequence);
+  ++job.alive;
+  job.alive_bytes += bytes_of(*track);
+  alive.push_back(std::move(track));
+}
+
+// Jobs start in order, and none overtakes one that waits for room.  A job's tracks follow its prefix; the last of them
+// takes the prefix's sequence over.
 void Engine::State::admit() {
-  for (auto& job : jobs) {
-    const auto room = [&] { return static_cast<std::int64_t>(alive.size()) < options.max_sequences; };
-    if (job->prefix) {
-      Track& prefix = *job->prefix;
-      if (prefix.rows_left() > 0) {
-        const bool running = std::any_of(alive.begin(), alive.end(), [&](const auto& t) {
-          return t->kind == Track::Kind::prefix && t->job == job.get();
-        });
-        // A prefix needs a second place for its first fork.
-        if (!running && static_cast<std::int64_t>(alive.size()) + 1 < options.max_sequences) {
-          auto track = std::make_unique<Track>(std::move(prefix));
-          prefix.end = track->end;  // still to come: the moved-from track keeps its place in the job
-          track->sequence = model.caches().make();
-          alive.push_back(std::move(track));
-        }
+  Room total;
+  for (const auto& job : jobs) total += committed(*job);
+  for (auto& entry : jobs) {
+    JobState& job = *entry;
+    if (job.result.failure) continue;
+    if (!job.started) {
+      if (!measure(job)) {
+        job.result.failure = JobFailure{
+            "does_not_fit", fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
+                                        job.largest_bytes, options.cache_bytes)};
         continue;
       }
-      while (!job->waiting.empty() && room()) {
-        auto track = std::move(job->waiting.front());
-        job->waiting.pop_front();
-        if (job->waiting.empty()) {
-          track->sequence = std::move(prefix.sequence);
-          job->prefix.reset();
-          alive.push_back(std::move(track));
-          break;
-        }
-        track->sequence = model.fork(prefix.sequence);
+      const Room first =
+          job.prefix ? Room{2, job.prefix_bytes + job.largest_bytes} : Room{1, bytes_of(*job.waiting.front())};
+      if (!fits(total + first)) break;
+      job.started = true;
+      if (job.prefix) {
+        total += first;
+        auto track = std::make_unique<Track>(std::move(*job.prefix));  // its place in the job is kept
+        track->sequence = model.caches().make();
         alive.push_back(std::move(track));
       }
-      continue;
     }
-    while (!job->waiting.empty() && room()) {
-      auto track = std::move(job->waiting.front());
-      job->waiting.pop_front();
-      track->sequence = model.caches().make();
-      alive.push_back(std::move(track));
+    if (job.prefix && job.prefix->sequence.length() < job.prefix->end) continue;  // still running
+    while (!job.waiting.empty()) {
+      const bool last = job.waiting.size() == 1;
+      const Room before = committed(job);
+      const std::int64_t bytes = bytes_of(*job.waiting.front());
+      Room after{job.alive + 1, job.alive_bytes + bytes};
+      if (job.prefix && !last)
+        after = {1 + after.sequences, job.prefix_bytes + std::max(after.bytes, job.largest_bytes)};
+      if (!fits(total - before + after)) break;
+      total = total - before + after;
+      auto track = std::move(job.waiting.front());
+      job.waiting.pop_front();
+      if (!job.prefix) {
+        start(job, std::move(track), model.caches().make());
+      } else if (last) {
+        start(job, std::move(track), std::move(job.prefix->sequence));
+        job.prefix.reset();
+      } else {
+        start(job, std::move(track), model.fork(job.prefix->sequence));
+      }
     }
-    if (!room()) break;
+    if (!job.waiting.empty()) break;
   }
 }
 
@@ -180,22 +236,23 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
   (prefill ? counters.prefill_s : counters.decode_s) += timer.seconds();
 
   for (const model::RowFailure& f : failures) {
-    fail_job(*chosen[static_cast<std::size_t>(f.chunk)].first->job,
-             {"nonfinite_value",
-              fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
+    fail_track(*chosen[static_cast<std::size_t>(f.chunk)].first,
+               {"nonfinite_value",
+                fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
   }
-  for (std::size_t i = 0; i < answers.size(); ++i) take_answer(*asked[i].first, asked[i].second, answers[i]);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (asked[i].first->job != nullptr) take_answer(*asked[i].first, asked[i].second, answers[i]);
+  }
   for (const auto& [track, rows] : chosen) {
-    if (!track->job->result.failure && track->rows_left() == 0) end_track(*track);
+    if (track->job != nullptr && track->rows_left() == 0) end_track(*track);
   }
 }
 
 void Engine::State::take_answer(Track& track, std::int64_t position, const HeadAnswer& answer) {
   JobState& job = *track.job;
-  if (job.result.failure) return;
   if (!answer.finite) {
-    fail_job(job, {"nonfinite_value",
-                   fmt::format("layer {}, token {}: the logits are not finite", model.config().n_layers, position)});
+    fail_track(track, {"nonfinite_value", fmt::format("layer {}, token {}: the logits are not finite",
+                                                      model.config().n_layers, position)});
     return;
   }
   if (track.kind == Track::Kind::score) {
@@ -232,29 +289,52 @@ void Engine::State::end_track(Track& track) {
     return;
   }
   job.result.reused_tokens += track.shared;
+  --job.alive;
+  job.alive_bytes -= bytes_of(track);
   track.job = nullptr;
   if (--job.unfinished == 0) end_job(job);
 }
 
-void Engine::State::fail_job(JobState& job, JobFailure failure) {
-  if (job.result.failure) return;
-  job.result.failure = std::move(failure);
-  job.result.scores.clear();
-  job.result.generated.clear();
+// Only the sequence is lost.  A repeat fails alone; scores of one request are one answer, so the rest is still run, and
+// the failure of the first sequence that has one is told, whatever ran first.  A prefix stands for all.
+void Engine::State::fail_track(Track& track, JobFailure failure) {
+  JobState& job = *track.job;
+  if (track.kind == Track::Kind::generate) {
+    job.result.generated[track.index].failure = std::move(failure);
+  } else if (track.kind == Track::Kind::prefix) {
+    if (std::holds_alternative<GenerateJob>(job.job)) {
+      for (Generated& repeat : job.result.generated) repeat.failure = failure;
+    } else {
+      job.result.failure = std::move(failure);
+    }
+    track.job = nullptr;
+    job.waiting.clear();
+    end_job(job);
+    return;
+  } else if (!job.result.failure || track.index < job.failed_index) {
+    job.result.failure = std::move(failure);
+    job.failed_index = track.index;
+  }
+  end_track(track);
 }
 
 void Engine::State::end_job(JobState& job) {
+  if (job.result.failure) job.result.scores.clear();
   finished.push_back(std::move(job.result));
   jobs.remove_if([&](const auto& j) { return j.get() == &job; });
 }
 
-// Lets go of tracks that have ended and of everything that belongs to a failed job.
+// Lets go of tracks that have ended.
 void Engine::State::drop_ended() {
-  std::erase_if(alive, [](const auto& t) { return t->job == nullptr || t->job->result.failure.has_value(); });
+  std::erase_if(alive, [](const auto& t) { return t->job == nullptr; });
+}
+
+// Jobs that can never start.
+void Engine::State::end_misfits() {
   for (auto it = jobs.begin(); it != jobs.end();) {
     JobState& job = **it;
     ++it;
-    if (job.result.failure) end_job(job);
+    if (!job.started && job.result.failure) end_job(job);
   }
 }
 

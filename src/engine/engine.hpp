@@ -13,7 +13,8 @@ namespace bathys::engine {
 
 struct EngineOptions {
   std::int64_t row_budget = 512;    // rows of one step, prefill chunks and decode rows together
-  std::int64_t max_sequences = 64;  // sequences alive at once
+  std::int64_t max_sequences = 64;  // sequences alive at once, at least 2
+  std::int64_t cache_bytes = 0;     // caches of all sequences together, at their full lengths; 0: no bound
   bool prefix_sharing = true;       // compute a job's common beginning once
 };
 

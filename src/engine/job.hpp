@@ -48,20 +48,22 @@ struct DrawnToken {
   std::vector<std::pair<std::int32_t, float>> top;  // best first, ties to the lower id
 };
 
-struct Generated {
-  std::int32_t repeat = 0;
-  std::vector<DrawnToken> tokens;  // without the EOS that ended it
-  Finish finish = Finish::length;
-};
-
-// Why a job could not be answered; the run goes on.
+// Why something could not be answered; the run goes on.
 struct JobFailure {
   std::string code;     // "nonfinite_value", "does_not_fit"
   std::string message;  // e.g. "layer 3, token 17: a sum of expert outputs is not finite"
 };
 
+struct Generated {
+  std::int32_t repeat = 0;
+  std::vector<DrawnToken> tokens;  // without the EOS that ended it
+  Finish finish = Finish::length;
+  std::optional<JobFailure> failure;  // of this repeat alone; then tokens are not an answer
+};
+
 struct JobResult {
   std::int64_t tag = 0;
+  // Of the whole job: for scores that of the first sequence that failed, so that it does not depend on what ran when.
   std::optional<JobFailure> failure;
   std::vector<std::vector<TokenScore>> scores;  // ScoreJob: one list per sequence
   std::vector<Generated> generated;             // GenerateJob: one per repeat

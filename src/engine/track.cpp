@@ -29,6 +29,12 @@ void add_prefix(JobState& state, const std::vector<std::int32_t>& tokens, std::i
 
 }  // namespace
 
+std::int64_t Track::full_length() const {
+  if (kind != Kind::generate) return end;
+  const auto& asked = std::get<GenerateJob>(job->job);
+  return size_of(asked.prompt) + asked.max_new_tokens;
+}
+
 std::unique_ptr<JobState> plan_job(ScoreJob job, bool share) {
   auto state = std::make_unique<JobState>();
   state->result.tag = job.tag;

@@ -31,6 +31,8 @@ struct Track {
   model::Sequence sequence;
   std::optional<StopMatcher> stops;
 
+  // Positions that its caches will hold at most.
+  [[nodiscard]] std::int64_t full_length() const;
   [[nodiscard]] std::int64_t rows_left() const { return end - sequence.length(); }
   [[nodiscard]] bool decoding() const { return kind == Kind::generate && sequence.length() > 0 && rows_left() == 1; }
 };
@@ -42,6 +44,12 @@ struct JobState {
   std::optional<Track> prefix;                 // before the rest can start
   std::deque<std::unique_ptr<Track>> waiting;  // not yet given a sequence
   std::size_t unfinished = 0;                  // tracks that have not ended
+  std::size_t failed_index = 0;                // of the sequence whose failure stands in the result
+  bool started = false;                        // its prefix or a first track has been given a sequence
+  std::int64_t alive = 0;                      // tracks with a sequence, the prefix apart
+  std::int64_t alive_bytes = 0;                // their caches at full length
+  std::int64_t prefix_bytes = 0;               // likewise of the prefix
+  std::int64_t largest_bytes = 0;              // and of the largest track
 };
 
 // Cuts a job into tracks: a common beginning (where sharing is on and there is one) and the rest.

@@ -181,6 +181,10 @@ void EvalRun::State::share_todo() {
 }
 
 void EvalRun::State::begin_journal() {
+  // From here on the result files of an earlier start may be out of date; summary.json, written last, says that they
+  // are whole.
+  std::error_code none;
+  std::filesystem::remove(folder->file("summary.json"), none);
   journal = std::make_unique<JournalWriter>(folder->path(), header, world.rank());
   journal_file = records->add_file(journal->path());
   log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(),
@@ -274,7 +278,12 @@ void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) 
   std::size_t next = 0;
   StepFlags flags = decide();
   while (true) {
-    while (!flags.stop && next < todo.size() && engine.pending() < options.max_in_flight) submit(engine, next++);
+    // A bound on those that need no engine too: stops are looked at between.
+    for (std::int64_t n = 0;
+         n < options.max_in_flight && !flags.stop && next < todo.size() && engine.pending() < options.max_in_flight;
+         ++n) {
+      submit(engine, next++);
+    }
     if (flags.broken || flags.drop || (engine.pending() == 0 && (flags.stop || next == todo.size()))) break;
     engine.step();
     for (engine::JobResult& result : engine.take_finished()) {

@@ -148,7 +148,7 @@ bool all_finite(const engine::JobResult& result) {
   }
   for (const auto& generated : result.generated) {
     for (const auto& token : generated.tokens) {
-      if (!std::isfinite(token.logprob)) return false;
+      if (!generated.failure && !std::isfinite(token.logprob)) return false;
     }
   }
   return true;
@@ -182,6 +182,11 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
   } else {
     for (const auto& generated : result.generated) {
       usage = {task.prompt_tokens, 0, 0};
+      if (generated.failure) {
+        records.push_back(
+            failure(request, generated.repeat, {generated.failure->code, generated.failure->message}, usage));
+        continue;
+      }
       const std::string text = generate_result(std::get<Generate>(request.body), context, generated, usage);
       records.push_back(success(request, generated.repeat, text, usage));
     }

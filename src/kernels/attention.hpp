@@ -29,7 +29,7 @@ struct AttentionInput {
 };
 void sparse_attention(const Exec& exec, const AttentionInput& in, const Mat<bf16>& out);  // out [n, H*d]
 
-// Window KV of step rows, dequantized (tests and captures): kv [W, d] of sequence b as left in the ring.
+// A window ring, dequantized (tests and captures): kv [W, d], slot by slot.
 void read_ring(const Exec& exec, const std::uint8_t* state, std::int64_t ring_offset, int window, const Mat<bf16>& kv);
 
 }  // namespace bathys::kernels

@@ -55,8 +55,8 @@ void store_window(const Exec& exec, const Mat<const bf16>& kv, const Vec<const s
                   const Mat<std::uint8_t>& records);
 
 // After a layer's attention: copies the step's records of the last min(W, n_rows) rows of each sequence into its ring
-// (slot = position mod W at state + ring_offset).  `reach_limit`: rows whose reach is above it have no record and are
-// skipped (infinite reach: -1 is not used; see engine).   row_valid [T] (empty: all): 0 = no record
+// (slot = position mod W at state + ring_offset).   row_valid [T] (empty: all): 0 = the row has no record and is
+// skipped
 void commit_window(const Exec& exec, const StepSequences& sequences, const StepRows& rows,
                    const Mat<const std::uint8_t>& records, const Vec<const std::uint8_t>& row_valid,
                    std::int64_t ring_offset, int window);

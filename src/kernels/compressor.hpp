@@ -30,7 +30,7 @@ void compress_keep_open(const Exec& exec, const Mat<const float>& kv, const Mat<
 void store_groups(const Exec& exec, const Mat<const bf16>& latent, const Mat<const bf16>& key, const StepGroups& groups,
                   const SourcePages& pages);
 
-// The reverse, for tests and captures: group j of one sequence's page list.  latent [d], key [id].
+// The reverse, for tests and captures: the first groups of one sequence.   latent [n_groups, d]   key [n_groups, id]
 void read_groups(const Exec& exec, const SourcePages& pages, int sequence, std::int64_t n_groups,
                  const Mat<bf16>& latent, const Mat<bf16>& key);
 

@@ -91,8 +91,7 @@ void linear(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const 
 void linear(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x, const Mat<float>& y);
 
 // Rows grouped by expert: assignment a in [offsets[i], offsets[i+1]) of local expert i takes input row rows[a] (or row
-// a itself when `rows` is empty) and writes output row a of y (bf16).  offsets [count + 1] and rows live in
-// host-accessible memory.
+// a itself when `rows` is empty) and writes output row a of y (bf16).  offsets [count + 1]
 struct ExpertRows {
   Vec<const std::int32_t> offsets;
   Vec<const std::int32_t> rows;

@@ -351,10 +351,14 @@ void WeightPacker::begin(const DatasetSpec& dataset, const catalog::Slice& local
   }
 }
 
-void WeightPacker::piece(const DatasetSpec& /*dataset*/, std::int64_t first_row, std::int64_t rows,
+void WeightPacker::piece(const DatasetSpec& dataset, std::int64_t first_row, std::int64_t rows,
                          std::span<const std::byte> bytes) {
   Destination* destination = current_scales_ != nullptr ? static_cast<Destination*>(current_scales_) : current_.get();
-  destination->piece(first_row, rows, reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  try {
+    destination->piece(first_row, rows, reinterpret_cast<const std::uint8_t*>(bytes.data()));
+  } catch (const Error& cause) {
+    fail(cause.code(), "{}: {}: {}", dataset.file, dataset.name, cause.what());
+  }
 }
 
 void WeightPacker::end(const DatasetSpec& dataset) {

@@ -40,6 +40,10 @@ void each_buffer(W& w, F&& f) {
   f(w.assignment), f(w.gate), f(w.up), f(w.down), f(w.shared), f(w.rows), f(w.rows_active), f(w.engram_kv),
       f(w.engram_gate), f(w.wanted), f(w.head_rows);
   f(w.head_logits);
+  for (auto* a : {&w.q8, &w.plain, &w.inner_q8, &w.inner_plain}) {
+    f(a->values), f(a->scales), f(a->hi), f(a->lo), f(a->parts), f(a->sums), f(a->rests);
+  }
+  f(w.bad_layer);
 }
 
 }  // namespace

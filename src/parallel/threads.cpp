@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/threads.hpp"
 
+#include "core/error.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -15,6 +17,8 @@
 
 namespace bathys::parallel {
 namespace {
+
+constexpr int kKokkosThreads = 512;  // what the OpenMP back end of Kokkos has room for
 
 constexpr int kMaxThreads = 1 << 16;
 
@@ -71,6 +75,10 @@ ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Enviro
   if (requested > 0 || omp) {
     choice.threads = requested > 0 ? requested : *omp;
     choice.source = requested > 0 ? "--threads" : "OMP_NUM_THREADS";
+    // Kokkos's OpenMP back end has room for 512 and crashes beyond.
+    require(choice.threads <= kKokkosThreads, ExitCode::usage,
+            "{} asks for {} threads, at most {} can run; this rank may use {} CPUs", choice.source, choice.threads,
+            kKokkosThreads, limits.mask_cpus);
     if (choice.threads > limits.mask_cpus) {
       choice.warnings.push_back(
           fmt::format("{} asks for {} threads, this rank may run on {} CPUs; expect it to be slower, not faster",

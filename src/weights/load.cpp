@@ -177,6 +177,7 @@ class DirectLoader : private Loader {
         feed_from_rows(round->parts[i], rows[i]);
       }
       report_.sink_s += timer.seconds();
+      if (options_.progress) options_.progress();
     }
     begin_empty(next_dataset, model_.table.size());
     feeder_.finish();
@@ -213,6 +214,7 @@ class SendingLoader : private Loader {
       } else {
         exchange(reader, rounds[i], reader_of_[i]);
       }
+      if (options_.progress) options_.progress();
     }
     if (!read_failed_) use_sink([this] { feeder_.finish(); });
     parallel::agree_on(world_, cause_);

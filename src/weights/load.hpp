@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,10 +29,11 @@ class WeightSink {
 };
 
 struct LoadOptions {
-  bool checksums = true;  // check every piece that is read
-  bool direct = false;    // every rank reads its own part, for parallel file systems; otherwise readers read and send
-  int readers = 1;        // how many ranks read, each its own files; spread over the ranks
-  Wanted wanted;          // which datasets to load; all, when not given
+  std::function<void()> progress;  // called after each round, when given: a long load is no hang
+  bool checksums = true;           // check every piece that is read
+  bool direct = false;  // every rank reads its own part, for parallel file systems; otherwise readers read and send
+  int readers = 1;      // how many ranks read, each its own files; spread over the ranks
+  Wanted wanted;        // which datasets to load; all, when not given
 };
 
 struct LoadReport {

@@ -24,11 +24,11 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // The message with which reading fails; fails the test where it does not.
-std::string refusal(const std::string& json) {
+std::string refusal(const std::string& json, ExitCode code = ExitCode::usage) {
   try {
     (void)read_model_config(json, "c.json");
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.code(), code);
     return error.what();
   }
   ADD_FAILURE() << "accepted: " << json;
@@ -242,10 +242,11 @@ TEST(ModelConfig, AConfigWithoutVisionOrYarnHasNone) {
 }
 
 TEST(ModelConfig, BrokenTextIsRefusedByName) {
-  EXPECT_THAT(refusal("{\"dim\": 128"), HasSubstr("c.json: "));
+  // A file that is no JSON is damaged; one that is JSON and says what cannot be is a wrong config.
+  EXPECT_THAT(refusal("{\"dim\": 128", ExitCode::bad_input), HasSubstr("c.json: "));
   EXPECT_THAT(refusal("[]"), HasSubstr("expected an object"));
-  EXPECT_THAT(refusal("{\"dim\": 128, \"dim\": 128}"), HasSubstr("twice"));
-  EXPECT_THAT(refusal("{\"norm_eps\": 1e999}"), HasSubstr("c.json: "));
+  EXPECT_THAT(refusal("{\"dim\": 128, \"dim\": 128}", ExitCode::bad_input), HasSubstr("twice"));
+  EXPECT_THAT(refusal("{\"norm_eps\": 1e999}", ExitCode::bad_input), HasSubstr("c.json: "));
 }
 
 TEST(ModelConfig, SourcesAndExpertsOfALayerFollowTheLists) {

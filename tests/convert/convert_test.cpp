@@ -192,7 +192,21 @@ TEST(Convert, DoesNotMixTwoStatesOfACheckpoint) {
   test::write_checkpoint(folder.path("ck"), kNano, tensors);
   const ConvertReport report = convert(folder.path("ck"), out);
   EXPECT_EQ(report.bytes_written, 7'439'252U);
-  EXPECT_FALSE(fs::exists(out + "/convert.state"));
+  convert(folder.path("ck"), folder.path("fresh"));
+  expect_same_folder(out, folder.path("fresh"));
+}
+
+// The identity of a model rests on its headers, which other weights of the same shapes share.
+TEST(Convert, WritesAFinishedFolderAnewWhenTheCheckpointHasOtherWeights) {
+  const TempFolder folder;
+  auto tensors = test::read_loose(kNano);
+  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  const std::string out = folder.path("out");
+  convert(folder.path("ck"), out);
+  EXPECT_EQ(convert(folder.path("ck"), out).bytes_written, 0U);
+  test::find(tensors, "embed.weight").bytes[100] ^= 1;
+  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  EXPECT_EQ(convert(folder.path("ck"), out).bytes_written, 7'439'252U);
   convert(folder.path("ck"), folder.path("fresh"));
   expect_same_folder(out, folder.path("fresh"));
 }

@@ -182,6 +182,90 @@ TEST(Engine, SamplesDifferByKeyAndRepeatAndTinyTemperaturesAreGreedy) {
   EXPECT_EQ(draw(-0.0F, 1, 0), draw(0, 5, 3));
 }
 
+TEST(Engine, StaysWithinItsCacheBytesAndTellsWhatCannotFit) {
+  const auto model = load_test_model("nano", {.max_rows = 256});
+  const std::int64_t vocab = model->config().vocab_size;
+  const std::int64_t bound = 3 * model->caches().bytes_for(150);
+  Engine engine(*model, nullptr, {.row_budget = 256, .cache_bytes = bound});
+  for (std::int64_t tag = 0; tag < 12; ++tag) {
+    ScoreJob job{.tag = tag, .sequences = {}};
+    const auto context = random_tokens(100, vocab, static_cast<std::uint64_t>(tag));
+    for (std::uint64_t c = 0; c < 3; ++c) job.sequences.push_back({joined(context, random_tokens(5, vocab, c)), 100});
+    engine.submit(std::move(job));
+  }
+  engine.submit(ScoreJob{12, {{random_tokens(5000, vocab, 1), 4990}}});
+  std::map<std::int64_t, JobResult> results;
+  std::int64_t peak = 0;
+  while (engine.step()) {
+    peak = std::max(peak, model->caches().used_bytes());
+    for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+  }
+  for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+  EXPECT_LE(peak, bound);
+  for (std::int64_t tag = 0; tag < 12; ++tag) EXPECT_FALSE(results.at(tag).failure) << tag;
+  ASSERT_TRUE(results.at(12).failure);
+  EXPECT_EQ(results.at(12).failure->code, "does_not_fit");
+}
+
+TEST(Engine, NeverHoldsMoreSequencesThanItMay) {
+  const auto model = load_test_model("nano", {.max_rows = 2048});
+  const std::int64_t vocab = model->config().vocab_size, one = model->caches().bytes_for(20);
+  Engine engine(*model, nullptr, {.row_budget = 2048, .max_sequences = 6});
+  for (std::int64_t tag = 0; tag < 20; ++tag) {
+    ScoreJob job{.tag = tag, .sequences = {}};
+    const auto context = random_tokens(12, vocab, static_cast<std::uint64_t>(tag));
+    for (std::uint64_t c = 0; c < 4; ++c) job.sequences.push_back({joined(context, random_tokens(4, vocab, c)), 12});
+    engine.submit(std::move(job));
+  }
+  std::size_t ended = 0;
+  while (engine.step()) {
+    EXPECT_LE(model->caches().used_bytes(), 6 * one);
+    ended += engine.take_finished().size();
+  }
+  EXPECT_EQ(ended + engine.take_finished().size(), 20U);
+}
+
+// Overwrites the stream of one position with NaN: what a broken weight does to it.
+class NanAt : public model::Observer {
+ public:
+  NanAt(std::int64_t rows_before, std::int64_t row) : skip_(rows_before), row_(row) {}
+  void layer_input(int layer, const kernels::Mat<kernels::bf16>& h, const kernels::Mat<float>&) override {
+    if (layer != 3) return;
+    const auto n = static_cast<std::int64_t>(h.extent(0));
+    const std::int64_t at = row_ - seen_;
+    seen_ += n;
+    if (seen_ - n >= skip_ && at >= 0 && at < n) h(static_cast<std::size_t>(at), 0) = kernels::bf16(NAN);
+  }
+
+ private:
+  std::int64_t skip_, row_, seen_ = 0;
+};
+
+TEST(Engine, ANonfiniteRowFailsItsOwnSequenceAndNoOther) {
+  const auto model = load_test_model("nano", {.max_rows = 512, .cone = false});
+  const std::int64_t vocab = model->config().vocab_size;
+  const auto run = [&](std::int64_t bad_row) {
+    Engine engine(*model, nullptr, {.row_budget = 512});
+    for (std::int64_t tag = 0; tag < 3; ++tag) {
+      engine.submit(ScoreJob{tag, {{random_tokens(41, vocab, static_cast<std::uint64_t>(tag)), 20}}});
+    }
+    NanAt nan(0, bad_row);
+    if (bad_row >= 0) model->observe(&nan);
+    auto results = run_all(engine);
+    model->observe(nullptr);
+    return results;
+  };
+  const auto whole = run(-1), broken = run(40 + 25);  // the second sequence's rows are 40 to 79 of the one step
+  ASSERT_TRUE(broken.at(1).failure);
+  EXPECT_EQ(broken.at(1).failure->code, "nonfinite_value");
+  EXPECT_NE(broken.at(1).failure->message.find("layer 3, token 25"), std::string::npos)
+      << broken.at(1).failure->message;
+  for (const std::int64_t tag : {0, 2}) {
+    ASSERT_FALSE(broken.at(tag).failure);
+    EXPECT_EQ(text_of({{tag, broken.at(tag)}}), text_of({{tag, whole.at(tag)}}));
+  }
+}
+
 TEST(Engine, NothingToDrawIsAnEmptyAnswer) {
   const auto model = load_test_model("nano", {.max_rows = 64});
   Engine engine(*model, nullptr, {.row_budget = 64});

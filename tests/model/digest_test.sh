@@ -14,7 +14,13 @@ for model in base plain nano; do
     if [ "$got" = "$want" ]; then echo "$1: equal"; else echo "$1: DIFFERS: $got"; failed=1; fi
   }
   check "1 rank, 2 threads" env OMP_NUM_THREADS=2
-  check "AVX2 bodies" env OMP_NUM_THREADS=1 BATHYS_SIMD=AVX2
+  for simd in AVX2 AVX3 AVX3_DL; do
+    if OMP_NUM_THREADS=1 BATHYS_SIMD=$simd "$program" "$model" 1 >/dev/null 2>&1; then
+      check "$simd bodies" env OMP_NUM_THREADS=1 BATHYS_SIMD=$simd
+    else
+      echo "$simd bodies: not on this machine"
+    fi
+  done
   check "2 ranks, 2 threads" env OMP_NUM_THREADS=2 "$mpiexec" --oversubscribe --bind-to none -n 2
   check "4 ranks" env OMP_NUM_THREADS=1 "$mpiexec" --oversubscribe --bind-to none -n 4
 done
