@@ -208,6 +208,7 @@ TEST(OddCheckpoints, AreRefusedOrConvertToTheSameModel) {
       continue;
     }
     for (const auto& file : fs::directory_iterator(folder.path("plain"))) {
+      if (file.path().filename() == "convert.state") continue;  // size and time of the checkpoint's files
       EXPECT_TRUE(slurp(file.path().string()) == slurp(out + "/" + file.path().filename().string())) << file.path();
     }
   }
