@@ -264,7 +264,7 @@ void SyntheticModel::read(const std::string& name, std::uint64_t offset, std::sp
   const Recipe& recipe = found->second;
   require(offset <= recipe.bytes && out.size() <= recipe.bytes - offset, ExitCode::internal,
           "synthetic tensor {}: bytes {} to {} wanted, it has {}", name, offset, offset + out.size(), recipe.bytes);
-  alignas(64) std::array<std::byte, kChunkBlocks * kBlockBytes> chunk;
+  alignas(64) std::array<std::byte, kChunkBlocks * kBlockBytes> chunk{};
   while (!out.empty()) {
     const auto skipped = static_cast<std::size_t>(offset % kBlockBytes);
     const std::size_t blocks = std::min(kChunkBlocks, (skipped + out.size() + kBlockBytes - 1) / kBlockBytes);

@@ -9,7 +9,7 @@
 namespace bathys::numerics {
 
 // A bfloat16 as stored: the upper half of a float32.
-struct bf16 {
+struct bf16 {  // NOLINT(readability-identifier-naming): the format is called so
   std::uint16_t bits = 0;
 
   bf16() = default;
