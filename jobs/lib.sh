@@ -4,7 +4,8 @@
 # Every step is idempotent and quick when its work is done already.
 #
 #   BATHYS_BUILD_DIR  holds one build folder per preset (default: build/ of the checkout)
-#   Kokkos_ROOT       an installed Kokkos (default: one is built into BATHYS_DEPS, ~/.cache/bathys)
+#   BATHYS_DEPS       where what is not packaged is installed (default: ~/.cache/bathys)
+#   Kokkos_ROOT       an installed Kokkos (default: one is built into BATHYS_DEPS)
 #   BATHYS_JOBS       compile jobs at once (default: the cores this process may use)
 
 bathys_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -18,7 +19,7 @@ build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache pyth
   libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libssl-dev libxxhash-dev libutf8proc-dev libgtest-dev libgmock-dev)
 # shellcheck disable=SC2034
-check_packages=(python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
+check_packages=(python3-venv python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
 
 say() { printf '%s\n' "$*"; }
 die() {  # CODE WORDS...: one cause line and the exit code
@@ -82,6 +83,28 @@ find_or_build_kokkos() {
     return 1
   fi
   printf '%s\n' "$prefix" | tail -n 1
+}
+
+# python_environment: the virtual environment of the packages in tests/requirements.txt, made or updated; prints its folder.
+# Some tests compare the program with those packages; CTest takes the environment from the same folder.
+# Fails with one line on stderr where it cannot be made (no registry in reach, no venv module).
+python_environment() {
+  local dir=${BATHYS_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/bathys}/python log="$bathys_build/log/python-environment.log"
+  local wanted="$bathys_root/tests/requirements.txt"
+  mkdir -p "$(dirname "$dir")" "$(dirname "$log")" || return
+  (
+    flock 9 # several checkouts may share the folder
+    if ! cmp -s "$wanted" "$dir/requirements.txt"; then
+      {
+        { [ -x "$dir/bin/python" ] || python3 -m venv "$dir"; } &&
+          "$dir/bin/python" -m pip install --disable-pip-version-check --no-input -r "$wanted" && cp "$wanted" "$dir/requirements.txt"
+      } >"$log" 2>&1
+    fi
+  ) 9>"$dir.lock" || {
+    printf 'bathys: no Python environment in %s: %s; the whole log is %s\n' "$dir" "$(tail -n 1 "$log")" "$log" >&2
+    return 1
+  }
+  printf '%s\n' "$dir"
 }
 
 # configure_and_build PRESET KOKKOS_DIR [TARGET...]: CMake and Ninja in the preset's build folder; all targets by default.

@@ -54,6 +54,15 @@ stage_format() {
   say "${#sources[@]} files"
 }
 
+stage_python() {  # what the comparisons with Python packages need; without it those tests are skipped
+  local dir
+  if ! dir=$(python_environment); then
+    say "the tests that compare with Python packages are skipped"
+    return 77
+  fi
+  say "$dir: $(grep -c '==' tests/requirements.txt) packages"
+}
+
 stage_build() {  # PRESET KIND
   local kokkos
   if [ "$2" = cuda ] && ! find_nvcc; then
@@ -129,6 +138,7 @@ stage packages stage_packages || {
   exit 1
 }
 stage scripts stage_scripts
+stage python stage_python
 stage format stage_format
 for preset in "${presets[@]}"; do
   case $preset in

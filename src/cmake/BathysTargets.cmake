@@ -49,3 +49,19 @@ function(bathys_add_test name)
     set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}")
   endif()
 endfunction()
+
+# One test that is a script in Python and needs the packages of tests/requirements.txt:
+#   bathys_add_python_test(tokenizer_library SCRIPT compare_with_library.py ARGS ... [LABELS app] [TIMEOUT s] [ENV a=b ...])
+# It runs in the virtual environment that python_environment of jobs/lib.sh makes; without one it is skipped with the reason.
+function(bathys_add_python_test name)
+  cmake_parse_arguments(ARG "" "SCRIPT;TIMEOUT" "ARGS;LABELS;ENV" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS app)
+  endif()
+  add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/tests/support/python_test.sh ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGS})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "OMP_NUM_THREADS=1;OMP_PROC_BIND=false;${ARG_ENV}")
+endfunction()
