@@ -70,7 +70,8 @@ double best_round(int threads, double seconds, const Body& body) {
   const Timer all;
   do {
     const Timer round;
-    Kokkos::parallel_for("machine limits", Kokkos::RangePolicy<Host>(0, static_cast<std::size_t>(threads)), body);
+    Kokkos::parallel_for("bathys.machine_limits", Kokkos::RangePolicy<Host>(0, static_cast<std::size_t>(threads)),
+                         body);
     best = std::min(best, round.seconds());
   } while (all.seconds() < seconds);
   return best;

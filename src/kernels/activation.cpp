@@ -132,15 +132,15 @@ void prepare(const char* label, const Exec& exec, const Mat<const T>& x, std::in
 
 void prepare_q8(const Exec& exec, const Mat<const bf16>& x, std::int64_t k, Activation& out) {
   require(out.with_q8_, ExitCode::internal, "prepare_q8 on an activation that was allocated without buffers for q8");
-  prepare<PrepareQ8>("prepare_q8", exec, x, k, true, out);
+  prepare<PrepareQ8>("bathys.prepare_q8", exec, x, k, true, out);
 }
 
 void prepare_plain(const Exec& exec, const Mat<const bf16>& x, std::int64_t k, Activation& out) {
-  prepare<PreparePlain<bf16>>("prepare_plain bf16", exec, x, k, false, out);
+  prepare<PreparePlain<bf16>>("bathys.prepare_plain_bf16", exec, x, k, false, out);
 }
 
 void prepare_plain(const Exec& exec, const Mat<const float>& x, std::int64_t k, Activation& out) {
-  prepare<PreparePlain<float>>("prepare_plain f32", exec, x, k, false, out);
+  prepare<PreparePlain<float>>("bathys.prepare_plain_f32", exec, x, k, false, out);
 }
 
 }  // namespace bathys::kernels

@@ -121,11 +121,7 @@ void read_ring(const Exec& exec, const std::uint8_t* state, std::int64_t ring_of
   check_at_least("read_ring", "rows of kv", rows_in(kv), window);
   for_each(
       exec, "bathys.read_ring", window, KOKKOS_LAMBDA(const std::int64_t slot) {
-        const std::uint8_t* record = state + ring_offset + slot * window_record_bytes(head_dim);
-        for (int c = 0; c < head_dim; c += kLanes) {
-          const Lanes scale = broadcast_lanes(numerics::e8m0_value(record[head_dim + c / 32]));
-          store_lanes(row_of(kv, slot) + c, multiply_lanes(decode_e4m3(record + c), scale));
-        }
+        decode_window(state + ring_offset + slot * window_record_bytes(head_dim), head_dim, row_of(kv, slot));
       });
 }
 

@@ -122,16 +122,8 @@ void read_groups(const Exec& exec, const SourcePages& pages, int sequence, std::
   check_at_least("read_groups", "rows of key", rows_in(key), n_groups);
   for_each(
       exec, "bathys.read_groups", n_groups, KOKKOS_LAMBDA(const std::int64_t j) {
-        const std::uint8_t* group = group_record(pages, sequence, j, head_dim);
-        const std::uint8_t* record = key_record(pages, sequence, j, head_dim, index_head_dim);
-        for (int c = 0; c < head_dim; c += kLanes) {
-          const float scale = numerics::e4m3_value(group[head_dim / 2 + c / 16]);
-          store_lanes(row_of(latent, j) + c, multiply_lanes(decode_e2m1(group + c / 2), broadcast_lanes(scale)));
-        }
-        for (int c = 0; c < index_head_dim; c += kLanes) {
-          const float scale = numerics::e8m0_value(record[index_head_dim / 2 + c / 32]);
-          store_lanes(row_of(key, j) + c, multiply_lanes(decode_e2m1(record + c / 2), broadcast_lanes(scale)));
-        }
+        decode_group(group_record(pages, sequence, j, head_dim), head_dim, row_of(latent, j));
+        decode_key(key_record(pages, sequence, j, head_dim, index_head_dim), index_head_dim, row_of(key, j));
       });
 }
 

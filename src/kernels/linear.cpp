@@ -76,7 +76,7 @@ void run_linear(const Exec& exec, const PackedLinear& w, std::int64_t matrix, co
   LinearSegments segments;
   segments.first_matrix = matrix;
   segments.rows = x.rows();
-  launch("linear", exec, job, segments);
+  launch("bathys.linear", exec, job, segments);
 }
 
 struct SimdTarget {
@@ -158,7 +158,7 @@ void expert_linear(const Exec& exec, const PackedLinear& w, const Activation& x,
   require_output(w, segments.end(w.count - 1), y.extent(0), y.extent(1));
   job.rows = assignment.rows.extent(0) == 0 ? nullptr : assignment.rows.data();
   set_output(job, y);
-  launch("expert_linear", exec, job, segments);
+  launch("bathys.expert_linear", exec, job, segments);
 }
 
 std::string linear_simd_target() {

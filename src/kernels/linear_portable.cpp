@@ -101,7 +101,7 @@ template <class T>
 void run_portable(const Exec& exec, const PackedLinear& w, std::int64_t matrix, const Activation& x, const Mat<T>& y) {
   require_matrix(w, matrix);
   require_output(w, x.rows(), y.extent(0), y.extent(1));
-  Kokkos::parallel_for("linear_portable", Policy(exec, 0, x.rows() * w.n),
+  Kokkos::parallel_for("bathys.linear_portable", Policy(exec, 0, x.rows() * w.n),
                        PortableLinear<T>{make_dot(w, x), matrix, w.n, y});
 }
 
@@ -123,7 +123,7 @@ void expert_linear_portable(const Exec& exec, const PackedLinear& w, const Activ
   // How many rows are assigned is known on the device only: the launch covers all that y can hold.
   const auto rows = static_cast<std::int64_t>(y.extent(0));
   require_output(w, 0, y.extent(0), y.extent(1));
-  Kokkos::parallel_for("expert_linear_portable", Policy(exec, 0, rows * w.n),
+  Kokkos::parallel_for("bathys.expert_linear_portable", Policy(exec, 0, rows * w.n),
                        PortableExperts{make_dot(w, x), w.count, w.n, assignment.offsets, assignment.rows,
                                        assignment.rows.extent(0) > 0, y});
 }

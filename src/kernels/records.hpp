@@ -63,23 +63,26 @@ BATHYS_FUNCTION Lanes decode_e2m1(const std::uint8_t* pairs) {
 #endif
 }
 
-// Window record -> d floats.
-BATHYS_FUNCTION void decode_window(const std::uint8_t* record, int head_dim, float* out) {
+// Window record -> d values, float or bf16 (which loses nothing).
+template <class Value>
+BATHYS_FUNCTION void decode_window(const std::uint8_t* record, int head_dim, Value* out) {
   for (int c = 0; c < head_dim; c += kLanes) {
     const Lanes scale = broadcast_lanes(numerics::e8m0_value(record[head_dim + c / 32]));
     store_lanes(out + c, multiply_lanes(decode_e4m3(record + c), scale));
   }
 }
-// Compressed KV record -> d floats.
-BATHYS_FUNCTION void decode_group(const std::uint8_t* record, int head_dim, float* out) {
+// Compressed KV record -> d values, float or bf16 (which loses nothing).
+template <class Value>
+BATHYS_FUNCTION void decode_group(const std::uint8_t* record, int head_dim, Value* out) {
   const std::uint8_t* scales = record + head_dim / 2;
   for (int c = 0; c < head_dim; c += kLanes) {
     store_lanes(out + c,
                 multiply_lanes(decode_e2m1(record + c / 2), broadcast_lanes(numerics::e4m3_value(scales[c / 16]))));
   }
 }
-// Index key record -> id floats.
-BATHYS_FUNCTION void decode_key(const std::uint8_t* record, int index_head_dim, float* out) {
+// Index key record -> id values, float or bf16 (which loses nothing).
+template <class Value>
+BATHYS_FUNCTION void decode_key(const std::uint8_t* record, int index_head_dim, Value* out) {
   const std::uint8_t* scales = record + index_head_dim / 2;
   for (int c = 0; c < index_head_dim; c += kLanes) {
     store_lanes(out + c,

@@ -7,23 +7,6 @@
 #include <algorithm>
 
 namespace bathys::model {
-namespace {
-
-using kernels::Mat;
-using kernels::Vec;
-
-template <class T>
-using HostSpan = Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-
-// A device copy of a host vector.  Small and few per step; the copy is enqueued before the kernels that read it.
-template <class T>
-Vec<const T> upload(const char* label, const std::vector<T>& host) {
-  Vec<T> device(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), host.size());
-  Kokkos::deep_copy(device, HostSpan<T>(host.data(), host.size()));
-  return device;
-}
-
-}  // namespace
 
 StepPlan::StepPlan(const config::ModelConfig& config, const CacheLayout& layout, std::int64_t max_rows, bool cone)
     : config_(config), layout_(layout), max_rows_(max_rows), cone_(cone && config.cone_layer() >= 0) {
@@ -52,14 +35,16 @@ std::int64_t StepPlan::window_limit(int layer) const {
 void StepPlan::build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map) {
   n_rows_ = step.rows();
   require(n_rows_ <= max_rows_, ExitCode::internal, "step: {} rows, at most {} fit", n_rows_, max_rows_);
-  build_rows(exec, step);
-  build_layers(exec, step);
+  tables_.clear();
+  build_rows(step);
+  build_layers();
   check_windows(step);
-  build_sources(exec, step);
-  build_engram(exec, step, token_map);
+  build_sources(step);
+  build_engram(step, token_map);
+  tables_.upload(exec);
 }
 
-void StepPlan::build_rows(const Exec& /*exec*/, const Step& step) {
+void StepPlan::build_rows(const Step& step) {
   std::vector<std::int64_t> position, first_position;
   std::vector<std::int32_t> sequence, first_row, n_rows, tokens;
   std::vector<std::uint8_t> image;
@@ -87,20 +72,22 @@ void StepPlan::build_rows(const Exec& /*exec*/, const Step& step) {
       reach_.push_back(chunk.reach[static_cast<std::size_t>(i)]);
     }
   }
-  tokens_ = upload("step_tokens", tokens);
-  image_ = upload("step_image", image);
-  step_rows_ = {upload("step_position", position), upload("step_sequence", sequence)};
-  sequences_.first_position = upload("step_first_position", first_position);
-  sequences_.first_row = upload("step_first_row", first_row);
-  sequences_.n_rows = upload("step_n_rows", n_rows);
-  sequences_.state = upload("step_state", state);
+  tables_.add(tokens_, tokens);
+  tables_.add(image_, image);
+  tables_.add(step_rows_.position, position);
+  tables_.add(step_rows_.sequence, sequence);
+  tables_.add(sequences_.first_position, first_position);
+  tables_.add(sequences_.first_row, first_row);
+  tables_.add(sequences_.n_rows, n_rows);
+  tables_.add(sequences_.state, state);
 }
 
-void StepPlan::build_layers(const Exec& /*exec*/, const Step& /*step*/) {
+void StepPlan::build_layers() {
   std::vector<std::int32_t> active(static_cast<std::size_t>(n_rows_));
   for (std::size_t i = 0; i < active.size(); ++i) active[i] = static_cast<std::int32_t>(i);
   for (int l = 0; l < config_.n_layers; ++l) {
-    LayerRows rows;
+    LayerRows& rows = layers_[static_cast<std::size_t>(l)];
+    rows = {};
     rows.active = static_cast<std::int64_t>(active.size());
     const bool all = rows.active == n_rows_;
     std::vector<std::int32_t> window, window_of, full, full_of;
@@ -119,15 +106,14 @@ void StepPlan::build_layers(const Exec& /*exec*/, const Step& /*step*/) {
     }
     rows.window = static_cast<std::int64_t>(window.size());
     rows.full = static_cast<std::int64_t>(full.size());
-    if (!all) rows.active_rows = upload("rows_active", active);
+    if (!all) tables_.add(rows.active_rows, active);
     if (rows.window != n_rows_) {
-      rows.window_rows = upload("rows_window", window);
-      rows.window_valid = upload("rows_window_valid", valid);
+      tables_.add(rows.window_rows, window);
+      tables_.add(rows.window_valid, valid);
     }
-    if (rows.window != rows.active) rows.window_of_active = upload("rows_window_of_active", window_of);
-    if (rows.full != n_rows_) rows.full_rows = upload("rows_full", full);
-    if (rows.full != rows.active) rows.full_of_active = upload("rows_full_of_active", full_of);
-    layers_[static_cast<std::size_t>(l)] = rows;
+    if (rows.window != rows.active) tables_.add(rows.window_of_active, window_of);
+    if (rows.full != n_rows_) tables_.add(rows.full_rows, full);
+    if (rows.full != rows.active) tables_.add(rows.full_of_active, full_of);
     active = std::move(full);
   }
   wanted_rows_.clear();
@@ -138,7 +124,7 @@ void StepPlan::build_layers(const Exec& /*exec*/, const Step& /*step*/) {
       wanted_of.push_back(static_cast<std::int32_t>(i));
     }
   }
-  wanted_of_full_ = upload("rows_wanted", wanted_of);
+  tables_.add(wanted_of_full_, wanted_of);
 }
 
 // Every window that a full row looks into must be whole: behind the step the ring has it from valid_from on, within the
@@ -163,7 +149,7 @@ void StepPlan::check_windows(const Step& step) const {
   }
 }
 
-void StepPlan::build_sources(const Exec& /*exec*/, const Step& step) {
+void StepPlan::build_sources(const Step& step) {
   for (int source = 0; source < layout_.n_sources(); ++source) {
     const auto s = static_cast<std::size_t>(source);
     const std::int64_t ratio = layout_.ratio(source);
@@ -183,15 +169,17 @@ void StepPlan::build_sources(const Exec& /*exec*/, const Step& step) {
       }
       reachable = std::max(reachable, end / ratio);
     }
-    pages_[s] = {upload("step_pages", pages), upload("step_first_page", first_page)};
-    groups_[s] = {upload("step_group_sequence", sequence), upload("step_group", group)};
-    group_positions_[s] = upload("step_group_position", positions);
+    tables_.add(pages_[s].pages, pages);
+    tables_.add(pages_[s].first_page, first_page);
+    tables_.add(groups_[s].sequence, sequence);
+    tables_.add(groups_[s].group, group);
+    tables_.add(group_positions_[s], positions);
     n_groups_[s] = static_cast<std::int64_t>(group.size());
     max_reachable_[s] = reachable;
   }
 }
 
-void StepPlan::build_engram(const Exec& /*exec*/, const Step& step, const std::vector<std::int32_t>& token_map) {
+void StepPlan::build_engram(const Step& step, const std::vector<std::int32_t>& token_map) {
   if (!config_.engram_enabled()) return;
   const int max_ngram = config_.engram_max_ngram_size;
   const auto columns = static_cast<std::size_t>(config_.engram_columns());
@@ -219,11 +207,7 @@ void StepPlan::build_engram(const Exec& /*exec*/, const Step& step, const std::v
     }
   }
   for (std::size_t e = 0; e < ids.size(); ++e) {
-    const Vec<const std::int64_t> flat = upload("engram_ids", ids[e]);
-    Mat<std::int64_t> matrix(Kokkos::view_alloc(std::string("engram_ids"), Kokkos::WithoutInitializing),
-                             static_cast<std::size_t>(n_rows_), columns);
-    Kokkos::deep_copy(Vec<std::int64_t>(UnmanagedView<std::int64_t*>(matrix.data(), flat.extent(0))), flat);
-    engram_ids_[e] = matrix;
+    tables_.add(engram_ids_[e], columns, ids[e]);
   }
 }
 

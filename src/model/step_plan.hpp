@@ -5,6 +5,7 @@
 #include "kernels/attention.hpp"
 #include "kernels/compressor.hpp"
 #include "model/step.hpp"
+#include "model/step_tables.hpp"
 
 #include <cstdint>
 #include <vector>
@@ -21,8 +22,7 @@ struct LayerRows {
   std::int64_t first_full = 0;                    // smallest index of a full row among the active ones (host use)
 };
 
-// One step, laid out for the kernels: built on the host from the chunks, uploaded once.  Buffers are sized for max_rows
-// and reused.
+// One step, laid out for the kernels: built on the host from the chunks, uploaded by one copy.
 class StepPlan {
  public:
   StepPlan(const config::ModelConfig& config, const CacheLayout& layout, std::int64_t max_rows, bool cone);
@@ -64,10 +64,10 @@ class StepPlan {
   // The largest reach with which a row still runs in full (writes its window KV) at a layer; kNoReach: every row does.
   [[nodiscard]] std::int64_t full_limit(int layer) const;
   [[nodiscard]] std::int64_t window_limit(int layer) const;
-  void build_rows(const Exec& exec, const Step& step);
-  void build_layers(const Exec& exec, const Step& step);
-  void build_sources(const Exec& exec, const Step& step);
-  void build_engram(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map);
+  void build_rows(const Step& step);
+  void build_layers();
+  void build_sources(const Step& step);
+  void build_engram(const Step& step, const std::vector<std::int32_t>& token_map);
   void check_windows(const Step& step) const;
 
   const config::ModelConfig& config_;
@@ -76,6 +76,7 @@ class StepPlan {
   std::int64_t max_rows_;
   bool cone_;
 
+  StepTables tables_;
   std::int64_t n_rows_ = 0;
   std::vector<std::int64_t> reach_;  // [T]
   std::vector<LayerRows> layers_;

@@ -35,7 +35,9 @@ struct Incoming {
 class CallMark {
  public:
   CallMark(NodeBoard* board, const char* name) : board_(board) {
-    if (board_ != nullptr) board_->mine().call.set(name);
+    if (board_ == nullptr) return;
+    board_->mine().call.set(name);
+    board_->mine().n_calls.fetch_add(1, std::memory_order_relaxed);
   }
   ~CallMark() {
     if (board_ != nullptr) board_->mine().call.set({});

@@ -17,6 +17,30 @@ namespace {
 constexpr int kMaxRanksShown = 16;
 constexpr double kNodeStagger_s = 1.0;  // node 0 speaks first; the next one only if that did not end the job
 constexpr int kMaxStaggered = 10;
+// Ticks without a pulse after which a process counts as one that does not run.
+constexpr double kMissedPulses = 10;
+
+// Ticks that the time between two looks counts for at most; beyond that this process did not run.
+constexpr double kLongestTick = 3;
+
+double tick_s(double limit_s) { return std::clamp(limit_s / 20, 0.01, 1.0); }
+
+double seconds_since(const std::atomic<std::int64_t>& time_ns) {
+  return 1e-9 * static_cast<double>(NodeBoard::now_ns() - time_ns.load(std::memory_order_relaxed));
+}
+
+// What a rank does, as far as the others of its node can see.
+std::string describe_rank(const NodeBoard::Slot& slot, double limit_s) {
+  const double silent_s = seconds_since(slot.pulse_ns);
+  const std::string call = slot.call.get();
+  std::string doing = call.empty() ? std::string("outside collectives")
+                                   : fmt::format("waiting in {} (its {}. call)", call, slot.n_calls.load());
+  if (silent_s > kMissedPulses * tick_s(limit_s)) {
+    doing = fmt::format("NOT RUNNING for {:.1f} s (stopped, swapped out or dead), {}", silent_s, doing);
+  }
+  return fmt::format("rank {} in \"{}\" for {:.1f} s, {}", slot.rank.load(), slot.phase.get(),
+                     seconds_since(slot.progress_ns), doing);
+}
 
 }  // namespace
 
@@ -45,11 +69,20 @@ void Watchdog::phase(std::string_view phase) { board_.mine().phase.set(phase); }
 
 void Watchdog::watch() {
   const double patience_s = limit_s_ + kNodeStagger_s * std::min(board_.node(), kMaxStaggered);
-  const auto tick = std::chrono::duration<double>(std::clamp(limit_s_ / 20, 0.01, 1.0));
+  const auto tick = std::chrono::duration<double>(tick_s(limit_s_));
+  // Idle time is counted in ticks of this thread: a job that the scheduler suspends as a whole is not idle meanwhile.
+  std::int64_t seen_ns = 0, last_ns = NodeBoard::now_ns();
+  double idle_s = 0;
   std::unique_lock lock(mutex_);
   while (!wake_.wait_for(lock, tick, [this] { return done_; })) {
-    const double idle_s =
-        1e-9 * static_cast<double>(NodeBoard::now_ns() - board_.mine().progress_ns.load(std::memory_order_relaxed));
+    const std::int64_t now_ns = NodeBoard::now_ns();
+    board_.mine().pulse_ns.store(now_ns, std::memory_order_relaxed);
+    const std::int64_t progress_ns = board_.mine().progress_ns.load(std::memory_order_relaxed);
+    idle_s = progress_ns == seen_ns
+                 ? idle_s + std::min(1e-9 * static_cast<double>(now_ns - last_ns), kLongestTick * tick.count())
+                 : 0;
+    seen_ns = progress_ns;
+    last_ns = now_ns;
     if (idle_s > patience_s) end_job(idle_s);
   }
 }
@@ -74,16 +107,12 @@ std::string describe_stuck(const NodeBoard& board, double idle_s, double limit_s
   std::string text =
       fmt::format("no progress for {:.1f} s (watchdog limit {:g} s) on host {}:", idle_s, limit_s, board.host());
   const int shown = std::min(board.local_size(), kMaxRanksShown);
-  for (int r = 0; r < shown; ++r) {
-    const NodeBoard::Slot& slot = board.slot(r);
-    const std::string call = slot.call.get();
-    const double since_s =
-        1e-9 * static_cast<double>(NodeBoard::now_ns() - slot.progress_ns.load(std::memory_order_relaxed));
-    text += fmt::format("{} rank {} in \"{}\" for {:.1f} s, {}", r == 0 ? "" : ";", slot.rank.load(), slot.phase.get(),
-                        since_s, call.empty() ? "outside collectives" : "waiting in " + call);
-  }
+  for (int r = 0; r < shown; ++r) text += (r == 0 ? " " : "; ") + describe_rank(board.slot(r), limit_s);
   if (shown < board.local_size()) text += fmt::format("; and {} more ranks", board.local_size() - shown);
-  return text + "; a rank outside collectives is the one that hangs, else look for a lost link or host";
+  return text +
+         "; the one that hangs is a rank that is not running or outside collectives, else the one with the fewest "
+         "calls, "
+         "else look for a lost link or host";
 }
 
 }  // namespace bathys::parallel

@@ -98,8 +98,23 @@ TEST(Endings, AStuckRankIsFoundByTheWatchdog) {
               ::testing::ContainsRegex("rank 2 in \"a loop without end\" for [0-9.]+ s, outside collectives"));
 }
 
+TEST(Endings, AProcessThatDoesNotRunIsNamed) {
+  const Ending ending = run_ranks(3, "freeze --watchdog 2");
+  EXPECT_EQ(ending.code, 70) << ending.output;
+  EXPECT_LT(ending.seconds, 25);
+  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+  EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 2 in \"step 9\" for [0-9.]+ s, NOT RUNNING for"));
+  EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step 9\" for [0-9.]+ s, NOT RUNNING")));
+}
+
 TEST(Endings, SlowProgressIsProgress) {
   const Ending ending = run_ranks(2, "slow --watchdog 1.5");
+  EXPECT_EQ(ending.code, 0) << ending.output;
+}
+
+TEST(Endings, AJobThatIsSuspendedAsAWholeGoesOn) {
+  const Ending ending =
+      run("sh -c '" PROBE " slow --watchdog 1 & p=$!; sleep 1; kill -STOP $p; sleep 4; kill -CONT $p; wait $p'");
   EXPECT_EQ(ending.code, 0) << ending.output;
 }
 

@@ -57,6 +57,14 @@ ExitCode hang_alone(Session& session) {
   return finish(session);
 }
 
+// As a node that swaps, or a debugger that holds the process: in the middle of a collective of its own.
+ExitCode freeze(Session& session) {
+  session.watchdog().progress("step 9");
+  join_the_others(session);
+  if (is_last(session)) std::raise(SIGSTOP);
+  return finish(session);
+}
+
 ExitCode work_slowly(Session& session) {
   for (int step = 0; step < 20; ++step) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -83,7 +91,8 @@ ExitCode be_stopped(Session& session) {
 int probe(int argc, char** argv) {
   const std::map<std::string, std::function<ExitCode(Session&)>> modes = {
       {"finish", finish},   {"gate", fail_at_a_gate}, {"throw", throw_alone}, {"throw_all", throw_everywhere},
-      {"hang", hang_alone}, {"slow", work_slowly},    {"kill", be_killed},    {"stop", be_stopped}};
+      {"hang", hang_alone}, {"freeze", freeze},       {"slow", work_slowly},  {"kill", be_killed},
+      {"stop", be_stopped}};
   SessionOptions options;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--single-process") == 0) options.single_process = true;
