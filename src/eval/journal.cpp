@@ -127,8 +127,13 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     const Json& record = json.at("record");
     const auto found = index_.find(record.at("custom_id").get_ref<const std::string&>());
     if (found == index_.end()) return false;
-    const Request& request = (*requests_)[found->second];
-    const auto repeat = record.at("repeat").get<std::int32_t>();
+    std::size_t index = found->second;  // of the line's first request
+    auto repeat = record.at("repeat").get<std::int32_t>();
+    for (; index + 1 < requests_->size() && (*requests_)[index + 1].first_repeat > 0; ++index) {
+      if (repeat < (*requests_)[index + 1].first_repeat) break;
+    }
+    const Request& request = (*requests_)[index];
+    repeat -= request.first_repeat;
     if (repeat < 0 || repeat >= request.n_repeats() || record.at("request_sha256") != request.sha256) return false;
     const std::string_view record_text = raw_member(line, "record").value();
     const std::string_view item_text = raw_member(line, "item").value();
@@ -141,7 +146,7 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     place.hash = io::xxh3_128(record_text);
     place.ok = record.at("ok").get<bool>();
     place.does_not_fit = !place.ok && record.at("error").at("code") == "does_not_fit";
-    put(found->second, repeat, place);
+    put(index, repeat, place);
     return true;
   } catch (const std::exception& error) {
     if (dynamic_cast<const Error*>(&error) != nullptr) throw;
@@ -157,7 +162,7 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
         equal || !known.ok || !place.ok, ExitCode::bad_input,
         "{} and {} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run again",
         files_[static_cast<std::size_t>(known.file)].path, files_[static_cast<std::size_t>(place.file)].path,
-        json_string((*requests_)[request].custom_id), repeat);
+        json_string((*requests_)[request].custom_id), (*requests_)[request].first_repeat + repeat);
     if (equal || known.ok) return;  // the first of equal ones; a good one over a failed one
     --n_failed_;
     --n_present_;

@@ -95,7 +95,7 @@ class RecordTable {
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
 
   const std::vector<Request>* requests_;
-  std::unordered_map<std::string_view, std::size_t> index_;  // custom_id -> request
+  std::unordered_map<std::string_view, std::size_t> index_;  // custom_id -> the first request of its line
   std::vector<std::size_t> first_;                           // request -> its first place
   std::vector<RecordPlace> places_;
   std::vector<File> files_;

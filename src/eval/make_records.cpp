@@ -24,7 +24,8 @@ const char* json_flag(bool value) { return value ? "true" : "false"; }
 // What every result line begins with, whatever became of it.
 std::string head(const Request& request, std::int32_t repeat, bool ok) {
   return fmt::format(R"({{"custom_id":{},"repeat":{},"kind":"{}","request_sha256":"{}","ok":{})",
-                     json_string(request.custom_id), repeat, request.kind(), request.sha256, json_flag(ok));
+                     json_string(request.custom_id), request.first_repeat + repeat, request.kind(), request.sha256,
+                     json_flag(ok));
 }
 
 std::string tail(const Usage& usage) {
@@ -111,6 +112,48 @@ std::string logprobs_list(const engine::Generated& generated) {
   return json_list(out);
 }
 
+// What was asked for beside the text.
+std::string token_members(const Generate& body, const TokenIds& ids, const engine::Generated& generated) {
+  std::string text;
+  if (body.token_ids) text += fmt::format(R"(,"token_ids":{})", json_integers(ids));
+  if (body.logprobs || body.top_logprobs > 0) text += fmt::format(R"(,"logprobs":{})", logprobs_list(generated));
+  return text + "}";
+}
+
+bool begins_thinking(tokenizer::AnswerStart start) {
+  return start == tokenizer::AnswerStart::reasoning || start == tokenizer::AnswerStart::continued_reasoning;
+}
+
+// A chat's answer: reasoning to the FIRST marker, content, calls; stops count behind the reasoning.
+std::string chat_result(const Generate& body, const PreparedTask& task, const TaskContext& context,
+                        const engine::Generated& generated, Usage& usage) {
+  TokenIds ids;
+  for (const auto& token : generated.tokens) ids.push_back(token.id);
+  usage.completion_tokens = std::ssize(ids) + (generated.finish == engine::Finish::eos ? 1 : 0);
+  std::string text = context.tokenizer->decode(ids, true);
+  Thought thought;
+  if (begins_thinking(task.answer_start)) thought = split_first_thought(text, task.with_calls);
+  usage.reasoning_tokens =
+      thought.in_thinking ? usage.completion_tokens : tokens_covering(*context.tokenizer, ids, thought.reasoning_bytes);
+  CutText cut{text.substr(thought.reasoning_bytes), std::nullopt};
+  if (!thought.in_thinking) cut = cut_at_stops(std::move(cut.text), body.until);
+  const tokenizer::Answer answer =
+      tokenizer::parse_answer(text.substr(0, thought.reasoning_bytes) + cut.text, task.answer_start, task.with_calls);
+  if (!cut.stop && generated.finish == engine::Finish::eos) cut.stop = "eos";
+  std::vector<std::string> calls;
+  for (const auto& call : answer.calls) {
+    calls.push_back(
+        fmt::format(R"({{"name":{},"arguments":{}}})", json_string(call.name), json_string(call.arguments)));
+  }
+  const char* finish = cut.stop || generated.finish != engine::Finish::length ? "stop" : "length";
+  if (!calls.empty() && generated.finish == engine::Finish::eos) finish = "tool_calls";
+  std::string result = fmt::format(
+      R"({{"text":{},"reasoning":{},"tool_calls":{},"finish_reason":"{}","stop":{},"in_thinking":{})",
+      json_string(answer.content), begins_thinking(task.answer_start) ? json_string(answer.reasoning) : "null",
+      json_list(calls), finish, cut.stop ? json_string(*cut.stop) : "null", json_flag(thought.in_thinking));
+  return result + token_members(body, ids, generated);
+}
+
 std::string generate_result(const Generate& body, const TaskContext& context, const engine::Generated& generated,
                             Usage& usage) {
   TokenIds ids;
@@ -135,9 +178,7 @@ std::string generate_result(const Generate& body, const TaskContext& context, co
                                  json_string(cut.text), thought.reasoning ? json_string(*thought.reasoning) : "null",
                                  stopped ? "stop" : "length", cut.stop ? json_string(*cut.stop) : "null",
                                  json_flag(thought.in_thinking));
-  if (body.token_ids) text += fmt::format(R"(,"token_ids":{})", json_integers(ids));
-  if (body.top_logprobs > 0) text += fmt::format(R"(,"logprobs":{})", logprobs_list(generated));
-  return text + "}";
+  return text + token_members(body, ids, generated);
 }
 
 bool all_finite(const engine::JobResult& result) {
@@ -180,15 +221,17 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
     const std::string text = rolling_result(*rolling, task, result, usage);
     records.push_back(success(request, 0, text, usage));
   } else {
+    const auto& body = std::get<Generate>(request.body);
     for (const auto& generated : result.generated) {
       usage = {task.prompt_tokens, 0, 0};
+      const std::int32_t repeat = generated.repeat - request.first_repeat;
       if (generated.failure) {
-        records.push_back(
-            failure(request, generated.repeat, {generated.failure->code, generated.failure->message}, usage));
+        records.push_back(failure(request, repeat, {generated.failure->code, generated.failure->message}, usage));
         continue;
       }
-      const std::string text = generate_result(std::get<Generate>(request.body), context, generated, usage);
-      records.push_back(success(request, generated.repeat, text, usage));
+      const std::string text = request.dialect == Dialect::chat ? chat_result(body, task, context, generated, usage)
+                                                                : generate_result(body, context, generated, usage);
+      records.push_back(success(request, repeat, text, usage));
     }
   }
   require(records.size() == repeats.size(), ExitCode::internal,

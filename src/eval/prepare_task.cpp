@@ -29,24 +29,26 @@ void begin_with_bos(TokenIds& ids, std::int32_t bos) {
   if (ids.front() != bos) ids.insert(ids.begin(), bos);
 }
 
-TokenIds chat_ids(const Messages& messages, const TaskContext& context) {
+TokenIds chat_ids(const Messages& messages, const TaskContext& context, PreparedTask& task) {
   try {
     const tokenizer::Conversation conversation = tokenizer::read_conversation(messages.body);
     if (conversation.n_images > 0) throw RecordFailure{"unsupported_parameter", "messages with images"};
+    task.answer_start = tokenizer::answer_start(conversation);
+    task.with_calls = !conversation.tools.empty();
     return tokenizer::encode_prompt(*context.tokenizer, conversation);
   } catch (const tokenizer::PromptError& error) {
     throw RecordFailure{error.code(), error.what()};
   }
 }
 
-TokenIds plain_ids(const Context& source, const TaskContext& context) {
-  if (const auto* messages = std::get_if<Messages>(&source)) return chat_ids(*messages, context);
+TokenIds plain_ids(const Context& source, const TaskContext& context, PreparedTask& task) {
+  if (const auto* messages = std::get_if<Messages>(&source)) return chat_ids(*messages, context, task);
   if (const auto* text = std::get_if<std::string>(&source)) return context.tokenizer->encode(*text);
   return std::get<TokenIds>(source);
 }
 
 TokenPair continuation_pair(const Request& request, const Loglikelihood& body, std::size_t index,
-                            const TaskContext& context) {
+                            const TaskContext& context, PreparedTask& task) {
   const auto* texts = std::get_if<std::vector<std::string>>(&body.continuations);
   const auto* text_context = std::get_if<std::string>(&body.context);
   TokenPair pair;
@@ -55,7 +57,7 @@ TokenPair continuation_pair(const Request& request, const Loglikelihood& body, s
   } else {  // ids on one side at least: nothing can merge over the border
     TokenIds continuation = texts != nullptr ? context.tokenizer->encode((*texts)[index])
                                              : std::get<std::vector<TokenIds>>(body.continuations)[index];
-    pair = pair_of(plain_ids(body.context, context), std::move(continuation), context.prefix_token);
+    pair = pair_of(plain_ids(body.context, context, task), std::move(continuation), context.prefix_token);
   }
   if (request.add_bos && !pair.prefixed) begin_with_bos(pair.context, context.bos);
   return pair;
@@ -65,7 +67,7 @@ void prepare(const Request& request, const Loglikelihood& body, const TaskContex
   const std::size_t n = std::visit([](const auto& list) { return list.size(); }, body.continuations);
   engine::ScoreJob job;
   for (std::size_t i = 0; i < n; ++i) {
-    const TokenPair pair = continuation_pair(request, body, i, context);
+    const TokenPair pair = continuation_pair(request, body, i, context, task);
     const auto length = static_cast<std::int64_t>(pair.continuation.size());
     if (length == 0)
       throw RecordFailure{"empty_continuation", fmt::format("continuation {} has no token left to score", i)};
@@ -95,28 +97,46 @@ void prepare(const Request& request, const Rolling& body, const TaskContext& con
   task.job = std::move(job);
 }
 
+// How many tokens may be drawn behind a prompt of `n_prompt` tokens.
+std::int64_t limit_of(const Request& request, const Generate& body, std::int64_t n_prompt) {
+  const std::int64_t limit =
+      body.fill_length ? std::min(body.max_gen_toks, request.max_length - n_prompt) : body.max_gen_toks;
+  if (body.whole_context && (n_prompt > request.max_length - limit || (body.fill_length && limit <= 0))) {
+    throw RecordFailure{"context_length_exceeded",
+                        body.fill_length
+                            ? fmt::format("the prompt has {} tokens, max_length {} leaves no room for an answer",
+                                          n_prompt, request.max_length)
+                            : fmt::format("the prompt has {} tokens and {} may be drawn, max_length is {}", n_prompt,
+                                          limit, request.max_length)};
+  }
+  if (limit >= request.max_length) {
+    throw RecordFailure{
+        "context_length_exceeded",
+        fmt::format("max_gen_toks {} leaves no room for a context in max_length {}", limit, request.max_length)};
+  }
+  return limit;
+}
+
 void prepare(const Request& request, const Generate& body, const TaskContext& context,
              std::span<const std::int32_t> repeats, PreparedTask& task) {
-  const std::int64_t room = request.max_length - body.max_gen_toks;
-  if (room <= 0) {
-    throw RecordFailure{"context_length_exceeded",
-                        fmt::format("max_gen_toks {} leaves no room for a context in max_length {}", body.max_gen_toks,
-                                    request.max_length)};
-  }
   engine::GenerateJob job;
-  TokenPair pair = pair_of(plain_ids(body.context, context), {}, context.prefix_token);
+  TokenPair pair = pair_of(plain_ids(body.context, context, task), {}, context.prefix_token);
   if (request.add_bos && !pair.prefixed) begin_with_bos(pair.context, context.bos);
   job.prompt = std::move(pair.context);
-  const auto surplus = std::max<std::ptrdiff_t>(0, std::ssize(job.prompt) - room);
+  job.max_new_tokens = limit_of(request, body, std::ssize(job.prompt));
+  const auto surplus = std::max<std::ptrdiff_t>(0, std::ssize(job.prompt) - (request.max_length - job.max_new_tokens));
   job.prompt.erase(job.prompt.begin(), job.prompt.begin() + surplus);
-  job.max_new_tokens = body.max_gen_toks;
   job.temperature = static_cast<float>(std::min<double>(body.temperature, std::numeric_limits<float>::max()));
   job.top_p = body.top_p;
   job.key = noise_key(request.seed, request.custom_id);
   job.repeats.assign(repeats.begin(), repeats.end());
+  for (std::int32_t& repeat : job.repeats) repeat += request.first_repeat;
   job.top_logprobs = body.top_logprobs;
-  if (!body.think_end) {  // while the model thinks only EOS and the limit end it: a stop quoted in the reasoning is
-                          // none
+  // While the model thinks only EOS and the limit end it: a stop quoted in the reasoning is none.
+  const bool thinks =
+      request.dialect == Dialect::chat && (task.answer_start == tokenizer::AnswerStart::reasoning ||
+                                           task.answer_start == tokenizer::AnswerStart::continued_reasoning);
+  if (!body.think_end && !thinks) {
     job.stops = body.until;
     job.stops.emplace_back(context.tokenizer->token_text(context.eos));
   }
@@ -129,6 +149,7 @@ void prepare(const Request& request, const Generate& body, const TaskContext& co
 PreparedTask prepare_task(const Request& request, const TaskContext& context, std::span<const std::int32_t> repeats) {
   PreparedTask task;
   try {
+    if (request.unsupported) throw RecordFailure{"unsupported_parameter", *request.unsupported};
     if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) prepare(request, *scored, context, task);
     if (const auto* rolling = std::get_if<Rolling>(&request.body)) prepare(request, *rolling, context, task);
     if (const auto* generate = std::get_if<Generate>(&request.body))

@@ -41,24 +41,36 @@ struct Generate {
   Context context;
   std::vector<std::string> until;  // in the given order, no empty ones
   std::int64_t max_gen_toks = 256;
-  double temperature = 0;  // 0: greedy
+  bool fill_length = false;    // the limit is what max_length leaves behind the prompt, max_gen_toks at most
+  bool whole_context = false;  // a context that does not fit fails; else its beginning is left out
+  double temperature = 0;      // 0: greedy
   double top_p = 1;
   std::optional<std::string> think_end;
   std::int32_t repeats = 1;
+  bool logprobs = false;  // list the drawn tokens' log-probabilities; top_logprobs > 0 does so too
   int top_logprobs = 0;
   bool token_ids = false;
   std::optional<std::vector<std::string>> gold;  // texts that count as right
 };
 
+// Whose words a request is written in, and its answer.
+enum class Dialect { own, completions, chat };
+
+// One line, or one prompt of a /v1/completions line that has several: those stand one after the other, with equal
+// custom_id and consecutive repeats.
 struct Request {
   std::int64_t line = 0;  // counted by "\n" from 1
   std::string custom_id;
+  Dialect dialect = Dialect::own;
   std::string sha256;  // of the line's bytes without its "\n" (a "\r" before it is part of the line), 64 hex digits
   std::string meta;    // JSON text exactly as in the line; "null" when absent
   std::string task;    // name to group reports by; may be empty
   std::uint64_t seed = 0;
   std::int64_t max_length = 0;
-  bool add_bos = false;  // put BOS before a context that does not start with it
+  bool add_bos = false;                    // put BOS before a context that does not start with it
+  std::string model;                       // OpenAI lines: the name of the model that the answer repeats
+  std::int32_t first_repeat = 0;           // number of the first answer among those of the line
+  std::optional<std::string> unsupported;  // why it fails: a parameter that asks for what this program does not do
   std::variant<Loglikelihood, Rolling, Generate> body;
 
   // Answers wanted: repeats of a generation, else 1.
@@ -68,6 +80,7 @@ struct Request {
   }
   [[nodiscard]] const char* kind() const {
     constexpr const char* kNames[] = {"loglikelihood", "loglikelihood_rolling", "generate_until"};
+    if (dialect != Dialect::own) return dialect == Dialect::chat ? "chat_completion" : "completion";
     return kNames[body.index()];
   }
 };

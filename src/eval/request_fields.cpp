@@ -10,14 +10,6 @@ namespace {
 
 constexpr std::size_t kShownBytes = 60;
 
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() <= kShownBytes) return text;
-  std::size_t end = kShownBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
-  return text.substr(0, end) + "...";
-}
-
 // The integer that `value` is, when it is one and fits; 1.0 and true are none.
 bool as_integer(const Json& value, std::int64_t& out) {
   if (!value.is_number_integer()) return false;
@@ -28,10 +20,18 @@ bool as_integer(const Json& value, std::int64_t& out) {
 
 }  // namespace
 
+std::string shown_json(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() <= kShownBytes) return text;
+  std::size_t end = kShownBytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
+  return text.substr(0, end) + "...";
+}
+
 RequestFields::RequestFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (!object.is_object()) {
-    throw LineFault{"wrong_type",
-                    fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_, shown(object))};
+    throw LineFault{"wrong_type", fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_,
+                                              shown_json(object))};
   }
 }
 
@@ -54,7 +54,7 @@ const Json& RequestFields::any(std::string_view key) {
 
 void RequestFields::refuse(std::string_view key, std::string_view expected) const {
   throw LineFault{"wrong_type",
-                  fmt::format("{} is {}, expected {}", full(key), shown(object_->at(std::string(key))), expected)};
+                  fmt::format("{} is {}, expected {}", full(key), shown_json(object_->at(std::string(key))), expected)};
 }
 
 std::string RequestFields::text(std::string_view key) {
@@ -115,7 +115,8 @@ TokenIds RequestFields::ids_of(const Json& value, std::string_view key, std::int
   for (const Json& element : value) {
     std::int64_t id = -1;
     if (!as_integer(element, id) || id < 0 || id >= vocab_size) {
-      throw LineFault{"wrong_type", fmt::format("{} holds {}, expected {}", full(key), shown(element), expected())};
+      throw LineFault{"wrong_type",
+                      fmt::format("{} holds {}, expected {}", full(key), shown_json(element), expected())};
     }
     out.push_back(static_cast<std::int32_t>(id));
   }

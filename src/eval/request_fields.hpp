@@ -19,6 +19,9 @@ struct LineFault {
   std::string words;
 };
 
+// A value as messages show it: its JSON text, cut where it is long.
+std::string shown_json(const Json& value);
+
 // The members of one object of a request line.  Types are checked without conversion (1.0 and 1e3 are no integers, true
 // is no number); every key must be asked for, and finish() refuses the rest.  Faults: missing_field, unknown_field,
 // wrong_type, with the key's path.

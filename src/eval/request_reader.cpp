@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "eval/json_text.hpp"
+#include "eval/openai_request.hpp"
 #include "eval/request_fields.hpp"
 #include "io/hash.hpp"
 #include "io/lines.hpp"
@@ -10,6 +11,7 @@
 #include "tokenizer/unicode.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <unordered_map>
 #include <utility>
@@ -18,9 +20,6 @@ namespace bathys::eval {
 namespace {
 
 constexpr std::size_t kMaxCustomIdBytes = 512;
-constexpr std::int64_t kMaxRepeats = 1'000'000;
-constexpr std::int64_t kMaxDrawnTokens = std::int64_t{1} << 31;
-constexpr int kMaxTopLogprobs = 20;
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 // Members that only shape the prompt of `messages`.
@@ -151,29 +150,32 @@ void read_common(RequestFields& fields, const RequestRules& rules, Request& requ
   if (fields.given("task")) request.task = fields.text("task");
 }
 
-void read_body(const std::string& url, const Json& json, const RequestRules& rules, Request& request) {
+// The bodies that the line stands for: several where a completion has several prompts.
+std::vector<Generate> read_body(const std::string& url, const Json& json, const RequestRules& rules, Request& request) {
+  std::vector<Generate> prompts;
   RequestFields fields(json, "body");
+  read_common(fields, rules, request);
   if (url == "bathys:loglikelihood") {
     request.body = read_loglikelihood(fields, rules);
   } else if (url == "bathys:loglikelihood_rolling") {
     request.body = read_rolling(fields, rules);
   } else if (url == "bathys:generate_until") {
     request.body = read_generate(fields, rules);
-  } else if (url == "/v1/completions" || url == "/v1/chat/completions") {
-    throw LineFault{
-        "url_mismatch",
-        fmt::format("url is {}, which this version does not answer; write it as bathys:generate_until", url)};
+  } else if (url == kCompletionsUrl) {
+    prompts = read_completions(fields, rules, request);
+  } else if (url == kChatUrl) {
+    prompts = {read_chat_completion(fields, rules, request)};
   } else {
     throw LineFault{"url_mismatch",
-                    fmt::format("url is {}, expected bathys:loglikelihood, bathys:loglikelihood_rolling or "
-                                "bathys:generate_until",
+                    fmt::format("url is {}, expected bathys:loglikelihood, bathys:loglikelihood_rolling, "
+                                "bathys:generate_until, /v1/completions or /v1/chat/completions",
                                 json_string(url.substr(0, 80)))};
   }
-  read_common(fields, rules, request);
   fields.finish();
+  return prompts;
 }
 
-Request read_line(const io::Line& line, const RequestRules& rules) {
+std::vector<Request> read_line(const io::Line& line, const RequestRules& rules) {
   if (!tokenizer::is_valid_utf8(line.bytes)) throw LineFault{"invalid_utf8", "the line is not UTF-8"};
   if (line.bytes.starts_with("\xef\xbb\xbf")) throw LineFault{"invalid_json_line", "a byte order mark inside the file"};
   // meta may hold numbers that no machine type can: it is checked with its numbers put aside, and kept as text.
@@ -199,9 +201,16 @@ Request read_line(const io::Line& line, const RequestRules& rules) {
   if (request.custom_id.empty() || request.custom_id.size() > kMaxCustomIdBytes)
     fields.refuse("custom_id", "1 to 512 bytes");
   if (fields.given("method") && fields.any("method") != "POST") fields.refuse("method", "\"POST\"");
-  read_body(fields.text("url"), fields.any("body"), rules, request);
+  std::vector<Generate> prompts = read_body(fields.text("url"), fields.any("body"), rules, request);
   fields.finish();
-  return request;
+  if (prompts.empty()) return {std::move(request)};
+  std::vector<Request> requests;
+  for (Generate& prompt : prompts) {
+    requests.push_back(request);
+    requests.back().first_repeat = static_cast<std::int32_t>(requests.size() - 1) * prompt.repeats;
+    requests.back().body = std::move(prompt);
+  }
+  return requests;
 }
 
 }  // namespace
@@ -215,13 +224,14 @@ RequestFile read_requests(std::string_view text, const RequestRules& rules) {
   while (const auto line = lines.next()) {
     if (io::is_blank(line->bytes)) continue;
     try {
-      Request request = read_line(*line, rules);
-      const auto [first, added] = line_of.emplace(request.custom_id, line->number);
+      std::vector<Request> requests = read_line(*line, rules);
+      const std::string& id = requests.front().custom_id;
+      const auto [first, added] = line_of.emplace(id, line->number);
       if (!added) {
-        throw LineFault{"duplicate_custom_id", fmt::format("custom_id {} stands in line {} already",
-                                                           json_string(request.custom_id), first->second)};
+        throw LineFault{"duplicate_custom_id",
+                        fmt::format("custom_id {} stands in line {} already", json_string(id), first->second)};
       }
-      file.requests.push_back(std::move(request));
+      std::move(requests.begin(), requests.end(), std::back_inserter(file.requests));
     } catch (const LineFault& fault) {
       file.faults.push_back({line->number, fault.code, fault.words});
       if (file.faults.size() == kMaxRequestFaults) return file;

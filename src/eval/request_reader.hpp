@@ -36,6 +36,12 @@ struct RequestFile {
   std::vector<RequestFault> faults;  // empty: the file is valid
 };
 
+// At most so many answers to one prompt.
+inline constexpr std::int64_t kMaxRepeats = 1'000'000;
+// At most so many tokens drawn for one answer.
+inline constexpr std::int64_t kMaxDrawnTokens = std::int64_t{1} << 31;
+inline constexpr int kMaxTopLogprobs = 20;
+
 // Reads and checks a whole request file.  Never throws for what stands in it: faults are listed.  Blank lines are
 // passed over.
 RequestFile read_requests(std::string_view text, const RequestRules& rules);

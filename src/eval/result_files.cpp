@@ -3,11 +3,14 @@
 
 #include "core/json.hpp"
 #include "eval/json_text.hpp"
+#include "eval/openai_output.hpp"
 #include "io/atomic_file.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,9 +53,50 @@ template <class Visit>
 void for_each_record(const std::vector<Request>& requests, const RecordTable& records, Visit&& visit) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
-      if (const RecordPlace& place = records.at(i, repeat); place.present()) visit(requests[i], repeat, place);
+      if (const RecordPlace& place = records.at(i, repeat); place.present())
+        visit(requests[i], requests[i].first_repeat + repeat, place);
     }
   }
+}
+
+// The OpenAI files: a line is written when all its answers are there, which come one after the other.
+class OpenAiFiles {
+ public:
+  OpenAiFiles(const RunFolder& folder, OpenAiContext context)
+      : output_(folder.file("openai_output.jsonl")),
+        errors_(folder.file("openai_errors.jsonl")),
+        context_(std::move(context)) {}
+  void add(const Request& request, std::int32_t index, Json record) {
+    if (request_ != nullptr && request_->line != request.line) flush();
+    if (request_ == nullptr) request_ = &request;
+    answers_.push_back({index, std::move(record)});
+  }
+  void commit() {
+    flush();
+    output_.commit();
+    errors_.commit();
+  }
+
+ private:
+  void flush() {
+    if (request_ == nullptr) return;
+    const OpenAiLine line = openai_line(*request_, answers_, context_);
+    (line.ok ? output_ : errors_).write(line.text);
+    request_ = nullptr;
+    answers_.clear();
+  }
+  BufferedFile output_, errors_;
+  OpenAiContext context_;
+  const Request* request_ = nullptr;
+  std::vector<OpenAiAnswer> answers_;
+};
+
+std::string scores_line(const Request& request, std::int32_t repeat, const ItemScores& scores) {
+  std::string members;
+  for (const auto& [name, value] : scores)
+    members += fmt::format("{}\"{}\":{}", members.empty() ? "" : ",", name, json_number(value));
+  return fmt::format("{{\"custom_id\":{},\"repeat\":{},\"task\":{},\"scores\":{{{}}}}}\n",
+                     json_string(request.custom_id), repeat, json_string(request.task), members);
 }
 
 void announce_all(const std::vector<Request>& requests, RunScores& scores) {
@@ -73,14 +117,22 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
   announce_all(requests, scores);
   const bool whole = records.n_present() == records.n_wanted();
   BufferedFile results(folder.file(whole ? kResults : kPartial));
-  std::optional<BufferedFile> failed, items;
+  std::optional<BufferedFile> failed, items, item_scores;
+  std::optional<OpenAiFiles> openai;
   if (whole) {
     failed.emplace(folder.file("failed.jsonl"));
     items.emplace(folder.file("items.jsonl"));
+    item_scores.emplace(folder.file("scores.jsonl"));
+    const bool any = std::any_of(requests.begin(), requests.end(),
+                                 [](const Request& request) { return request.dialect != Dialect::own; });
+    if (any) openai.emplace(folder, OpenAiContext{scores.tokenizer(), unix_seconds(folder.first_start())});
   }
   for_each_record(requests, records, [&](const Request& request, std::int32_t repeat, const RecordPlace& place) {
     std::string record = records.record(place);
-    scores.add(request, parse_json(record, "a journal record", ExitCode::bad_input));
+    Json json = parse_json(record, "a journal record", ExitCode::bad_input);
+    const ItemScores values = scores.add(request, json);
+    if (item_scores) item_scores->write(scores_line(request, repeat, values));
+    if (openai && request.dialect != Dialect::own) openai->add(request, repeat, std::move(json));
     const std::string line = result_line(std::move(record), request);
     results.write(line);
     if (failed && !place.ok) failed->write(line);
@@ -92,6 +144,8 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
   results.commit();
   if (failed) failed->commit();
   if (items) items->commit();
+  if (item_scores) item_scores->commit();
+  if (openai) openai->commit();
   // The other kind of result file would contradict this one.
   std::error_code ignored;
   std::filesystem::remove(folder.file(whole ? kPartial : kResults), ignored);

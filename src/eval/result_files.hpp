@@ -10,9 +10,10 @@
 
 namespace bathys::eval {
 
-// Writes results.jsonl (input order, one line per request and repeat), failed.jsonl and items.jsonl from the records,
-// each whole or not at all, and adds every record to `scores`.  An unfinished run has results.partial.jsonl instead,
-// with the records there are.
+// Writes results.jsonl (input order, one line per request and repeat), failed.jsonl, items.jsonl, scores.jsonl (what
+// built-in checks say of each answer) and, where there are OpenAI lines, openai_output.jsonl and openai_errors.jsonl
+// from the records, each whole or not at all, and adds every record to `scores`.  An unfinished run has
+// results.partial.jsonl instead, with the records there are.
 //   throws as io::fail_write
 void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
                    RunScores& scores);

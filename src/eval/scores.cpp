@@ -86,11 +86,11 @@ void RunScores::announce(const Request& request) {
   totals_.total += request.n_repeats();
 }
 
-void RunScores::add_loglikelihood(const Loglikelihood& body, const Json& result, Task& task) {
+ItemScores RunScores::add_loglikelihood(const Loglikelihood& body, const Json& result, Task& task) {
   const auto sums = result["logprob"].get<std::vector<double>>();
   for (const Json& n : result["n_tokens"]) totals_.scored_tokens += n.get<std::int64_t>();
   for (const Json& n : result["truncated"]) totals_.truncated += n.get<std::int64_t>() > 0 ? 1 : 0;
-  if (!body.gold) return;
+  if (!body.gold) return {};
   std::vector<double> per_character, per_byte;
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const auto* texts = std::get_if<std::vector<std::string>>(&body.continuations);
@@ -100,23 +100,30 @@ void RunScores::add_loglikelihood(const Loglikelihood& body, const Json& result,
                             static_cast<double>(std::max<std::int64_t>(1, tokenizer::count_code_points(text))));
     per_byte.push_back(sums[i] / static_cast<double>(std::max<std::size_t>(1, text.size())));
   }
-  task.acc.add(best_of(sums) == *body.gold ? 1 : 0);
-  task.acc_norm.add(best_of(per_character) == *body.gold ? 1 : 0);
-  task.acc_bytes.add(best_of(per_byte) == *body.gold ? 1 : 0);
-  task.exact_match.add(result["is_greedy"][static_cast<std::size_t>(*body.gold)].get<bool>() ? 1 : 0);
+  const auto right = [&](bool is) { return is ? 1.0 : 0.0; };
+  ItemScores out = {{"acc", right(best_of(sums) == *body.gold)},
+                    {"acc_norm", right(best_of(per_character) == *body.gold)},
+                    {"acc_bytes", right(best_of(per_byte) == *body.gold)},
+                    {"exact_match", right(result["is_greedy"][static_cast<std::size_t>(*body.gold)].get<bool>())}};
+  task.acc.add(out[0].second);
+  task.acc_norm.add(out[1].second);
+  task.acc_bytes.add(out[2].second);
+  task.exact_match.add(out[3].second);
+  return out;
 }
 
-void RunScores::add_generate(const Generate& body, const Json& result, Task& task) {
+ItemScores RunScores::add_generate(const Generate& body, const Json& result, Task& task) {
   ++totals_.finish_reasons[result["finish_reason"].get<std::string>()];
   totals_.in_thinking += result["in_thinking"].get<bool>() ? 1 : 0;
-  if (!body.gold) return;
+  if (!body.gold) return {};
   const std::string text = result["text"].get<std::string>();
   const bool match = std::any_of(body.gold->begin(), body.gold->end(),
                                  [&](const auto& gold) { return stripped(text) == stripped(gold); });
   task.exact_match.add(match ? 1 : 0);
+  return {{"exact_match", match ? 1.0 : 0.0}};
 }
 
-void RunScores::add(const Request& request, const Json& record) {
+ItemScores RunScores::add(const Request& request, const Json& record) {
   Task& task = tasks_[request.task];
   const Json& usage = record["usage"];
   totals_.prompt_tokens += usage["prompt_tokens"].get<std::int64_t>();
@@ -124,22 +131,25 @@ void RunScores::add(const Request& request, const Json& record) {
   if (!record["ok"].get<bool>()) {
     ++totals_.failed;
     ++totals_.failed_by_code[record["error"]["code"].get<std::string>()];
-    return;
+    return {};
   }
   ++totals_.done;
   const Json& result = record["result"];
   if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) {
-    add_loglikelihood(*scored, result, task);
-  } else if (const auto* generate = std::get_if<Generate>(&request.body)) {
-    totals_.generated_tokens += usage["completion_tokens"].get<std::int64_t>();
-    add_generate(*generate, result, task);
-  } else {
-    const double logprob = result["logprob"].get<double>();
-    totals_.scored_tokens += result["n_tokens"].get<std::int64_t>();
-    task.tokens.add(logprob, result["n_tokens"].get<double>());
-    task.words.add(logprob, result["n_words"].get<double>());
-    task.bytes.add(logprob, result["n_bytes"].get<double>());
+    return add_loglikelihood(*scored, result, task);
   }
+  if (const auto* generate = std::get_if<Generate>(&request.body)) {
+    totals_.generated_tokens += usage["completion_tokens"].get<std::int64_t>();
+    return add_generate(*generate, result, task);
+  }
+  const double logprob = result["logprob"].get<double>();
+  const double n_bytes = result["n_bytes"].get<double>();
+  totals_.scored_tokens += result["n_tokens"].get<std::int64_t>();
+  task.tokens.add(logprob, result["n_tokens"].get<double>());
+  task.words.add(logprob, result["n_words"].get<double>());
+  task.bytes.add(logprob, n_bytes);
+  if (n_bytes == 0) return {};
+  return {{"document_bits_per_byte", -logprob / n_bytes / std::numbers::ln2}};
 }
 
 std::vector<std::pair<std::string, std::vector<Score>>> RunScores::tasks() const {

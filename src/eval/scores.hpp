@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 // What the records of a run say: sums over tasks, with standard errors.  Computed from the records in the order of the
@@ -60,13 +61,18 @@ struct RunTotals {
   std::int64_t prompt_tokens = 0, scored_tokens = 0, generated_tokens = 0, reasoning_tokens = 0;
 };
 
+// What the built-in checks say of one answer, by name: acc, acc_norm, acc_bytes, exact_match are 0 or 1; of rolling
+// requests document_bits_per_byte.  Empty where nothing can be checked.
+using ItemScores = std::vector<std::pair<std::string, double>>;
+
 class RunScores {
  public:
   explicit RunScores(const tokenizer::Tokenizer* tokenizer) : tokenizer_(tokenizer) {}
   // Announces a request, so that its task is listed even when nothing of it succeeds.
   void announce(const Request& request);
   // Adds one record of it.
-  void add(const Request& request, const Json& record);
+  ItemScores add(const Request& request, const Json& record);
+  [[nodiscard]] const tokenizer::Tokenizer* tokenizer() const { return tokenizer_; }
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   // Task names in order, each with its scores; requests without a task stand under "".
   [[nodiscard]] std::vector<std::pair<std::string, std::vector<Score>>> tasks() const;
@@ -77,8 +83,8 @@ class RunScores {
     MeanScore acc, acc_norm, acc_bytes, exact_match;
     RatioScore tokens, words, bytes;
   };
-  void add_loglikelihood(const Loglikelihood& body, const Json& result, Task& task);
-  void add_generate(const Generate& body, const Json& result, Task& task);
+  ItemScores add_loglikelihood(const Loglikelihood& body, const Json& result, Task& task);
+  ItemScores add_generate(const Generate& body, const Json& result, Task& task);
 
   const tokenizer::Tokenizer* tokenizer_;
   std::map<std::string, Task> tasks_;

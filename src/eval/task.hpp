@@ -3,6 +3,7 @@
 
 #include "engine/job.hpp"
 #include "eval/request.hpp"
+#include "tokenizer/answer_parser.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 #include <cstdint>
@@ -38,15 +39,19 @@ struct PreparedTask {
   std::int64_t prompt_tokens = 0;         // the context once
   std::vector<std::int64_t> truncated;    // loglikelihood: tokens dropped on the left, per continuation
   std::int64_t n_words = 0, n_bytes = 0;  // rolling
+  // Chat completions: where in the answer the prompt stops, and whether calls of tools are looked for.
+  tokenizer::AnswerStart answer_start = tokenizer::AnswerStart::content;
+  bool with_calls = false;
 };
 
-// `repeats`: the answers wanted of a generation (those not on record yet).  Jobs get tag 0.
+// `repeats`: the answers wanted of a generation (those not on record yet), counted from 0 for each request; the job has
+// their numbers among the answers of the line.  Jobs get tag 0.
 PreparedTask prepare_task(const Request& request, const TaskContext& context, std::span<const std::int32_t> repeats);
 
 // One answer: the result line of (custom_id, repeat) as JSON text, still without its "meta", which the request file
 // has.
 struct Record {
-  std::int32_t repeat = 0;
+  std::int32_t repeat = 0;  // counted from 0 for each request; the text has the number among the answers of the line
   bool ok = true;
   std::string text;
 };

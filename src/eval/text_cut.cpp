@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/text_cut.hpp"
 
+#include "tokenizer/prompt_part.hpp"
 #include "tokenizer/unicode.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace bathys::eval {
@@ -30,6 +32,15 @@ Thought split_thought(std::string_view text, std::string_view marker) {
   out.reasoning_bytes = at + marker.size();
   out.reasoning = std::string(text.substr(0, at));
   out.text = tokenizer::strip_left(text.substr(out.reasoning_bytes));
+  return out;
+}
+
+Thought split_first_thought(std::string_view text, bool with_calls) {
+  Thought out;
+  const std::size_t end = text.find(tokenizer::kThinkEnd);
+  const std::size_t calls = with_calls ? text.find(std::string("<").append(tokenizer::kDsml)) : std::string_view::npos;
+  out.in_thinking = std::min(end, calls) == std::string_view::npos;
+  out.reasoning_bytes = out.in_thinking ? text.size() : end < calls ? end + tokenizer::kThinkEnd.size() : calls;
   return out;
 }
 

@@ -29,4 +29,8 @@ struct Thought {
 // The answer is what follows the LAST marker, without leading white space.
 Thought split_thought(std::string_view text, std::string_view marker);
 
+// Chat services' rule: the reasoning ends at the FIRST </think>, or where calls begin (with `with_calls`), whose tag is
+// no part of it.  Only reasoning_bytes and in_thinking are set: tokenizer::parse_answer takes the text apart.
+Thought split_first_thought(std::string_view text, bool with_calls);
+
 }  // namespace bathys::eval

@@ -93,7 +93,7 @@ TEST(RequestReader, NamesTheKindOfEachFault) {
   EXPECT_EQ(code_of("[]\n"), "wrong_type");
   EXPECT_EQ(code_of("{}\n"), "missing_field");
   EXPECT_EQ(code_of(line("rolling", "{}")), "url_mismatch");
-  EXPECT_EQ(code_of(R"({"custom_id":"a","url":"/v1/completions","body":{}})"), "url_mismatch");
+  EXPECT_EQ(code_of(R"({"custom_id":"a","url":"/v1/embeddings","body":{}})"), "url_mismatch");
   EXPECT_EQ(code_of(line("loglikelihood_rolling", R"({"text":"x","model":"other"})")), "model_mismatch");
   EXPECT_EQ(
       code_of(line("loglikelihood_rolling", R"({"text":"x"})") + line("loglikelihood_rolling", R"({"text":"y"})")),
