@@ -1,14 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/tokenize_command.hpp"
 #include "bench/linear_bench.hpp"
 #include "bench/sum_bench.hpp"
+#include "bench/tokenizer_bench.hpp"
 #include "core/error.hpp"
+#include "core/json.hpp"
+#include "io/file.hpp"
+#include "io/lines.hpp"
 #include "parallel/session.hpp"
 
 #include <iostream>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace bathys::apps {
+namespace {
+
+struct TokenizerOptions {
+  std::string model, texts;
+  double seconds = 1;
+};
+
+std::vector<std::string> read_texts(const std::string& file) {
+  const std::string input = io::read_stream(file);
+  std::vector<std::string> texts;
+  io::LineReader lines(input);
+  while (const auto line = lines.next()) {
+    if (io::is_blank(line->bytes)) continue;
+    const std::string name = fmt::format("{}: line {}", file, line->number);
+    const Json value = parse_json(line->bytes, name, ExitCode::bad_requests);
+    require(value.is_string(), ExitCode::bad_requests, "{}: expected a JSON string", name);
+    texts.push_back(value.get<std::string>());
+  }
+  require(!texts.empty(), ExitCode::bad_requests, "{}: has no text, expected a JSON string a line", file);
+  return texts;
+}
+
+void flush_output() {
+  require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
+}
+
+// bathys bench tokenizer: one thread, no ranks, no device; tests/tokenizer/measure_beside_library.py sets the Hugging
+// Face library beside it in the same run.
+void add_tokenizer(CLI::App& bench, Commands& commands) {
+  CLI::App* const app = bench.add_subcommand("tokenizer", "Texts to token ids and back, one thread");
+  const auto options = std::make_shared<TokenizerOptions>();
+  app->add_option("--model", options->model, "folder of shards, or a tokenizer.json")->required();
+  app->add_option("--seconds", options->seconds, "of each measurement")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("FILE", options->texts, "one JSON string a line; -: standard input")->required();
+  commands.push_back({app, [options] {
+                        bench::bench_tokenizer([&] { return open_tokenizer(options->model); },
+                                               read_texts(options->texts), options->seconds, std::cout);
+                        flush_output();
+                        return static_cast<int>(ExitCode::ok);
+                      }});
+}
+
+}  // namespace
 
 // bathys bench linear: kernels beside the machine's own limits; bench sums: exact sums beside the linears that they
 // follow.  Both sides of a ratio are measured in the same run.
@@ -20,6 +72,7 @@ void add_bench(CLI::App& program, Commands& commands) {
   };
   CLI::App* const app = program.add_subcommand("bench", "Measure kernels beside the machine's own limits");
   app->require_subcommand(1);
+  add_tokenizer(*app, commands);
   CLI::App* const linear = app->add_subcommand("linear", "Linear layers on packed weights, one process");
   const auto options = std::make_shared<Options>();
   linear->add_option("--kinds", options->linear.kinds, "weights: fp4 fp8 bf16 f32 (default all)")->delimiter(',');
@@ -34,19 +87,19 @@ void add_bench(CLI::App& program, Commands& commands) {
   sums->add_option("--rows", options->sums.rows, "rows of inputs (default 1,16,256)")->delimiter(',');
   sums->add_option("--threads", options->session.threads, "threads (default: the cores it may use)")
       ->check(CLI::PositiveNumber);
-  commands.push_back(
-      {app, [options, sums] {
-         return parallel::run_session(options->session, [&](parallel::Session& session) {
-           require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started", session.size());
-           if (sums->parsed()) {
-             bench::bench_sums(options->sums, std::cout);
-           } else {
-             bench::bench_linear(options->linear, std::cout);
-           }
-           require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
-           return ExitCode::ok;
-         });
-       }});
+  commands.push_back({app, [options, sums] {
+                        return parallel::run_session(options->session, [&](parallel::Session& session) {
+                          require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started",
+                                  session.size());
+                          if (sums->parsed()) {
+                            bench::bench_sums(options->sums, std::cout);
+                          } else {
+                            bench::bench_linear(options->linear, std::cout);
+                          }
+                          flush_output();
+                          return ExitCode::ok;
+                        });
+                      }});
 }
 
 }  // namespace bathys::apps

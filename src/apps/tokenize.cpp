@@ -25,11 +25,6 @@ struct Options {
   TokenizeOptions tokenize;
 };
 
-tokenizer::Tokenizer open_tokenizer(const std::string& model) {
-  if (!std::filesystem::is_directory(model)) return tokenizer::Tokenizer::from_file(model);
-  return tokenizer::Tokenizer::from_json(io::read_shard_index(model).tokenizer_json, model + ": tokenizer.json");
-}
-
 // What gives the error of each line its place.
 struct Line {
   std::string name;
@@ -81,6 +76,11 @@ void parse_answers(const Options& options, std::string_view input, io::Output& o
 }
 
 }  // namespace
+
+tokenizer::Tokenizer open_tokenizer(const std::string& model) {
+  if (!std::filesystem::is_directory(model)) return tokenizer::Tokenizer::from_file(model);
+  return tokenizer::Tokenizer::from_json(io::read_shard_index(model).tokenizer_json, model + ": tokenizer.json");
+}
 
 // bathys tokenize --model SHARD_DIR|TOKENIZER.json [--json] [--decode] [--chat | --answer] [FILE]
 void add_tokenize(CLI::App& program, Commands& commands) {

@@ -4,6 +4,7 @@
 #include "io/output.hpp"
 #include "tokenizer/tokenizer.hpp"
 
+#include <string>
 #include <string_view>
 
 namespace bathys::apps {
@@ -15,6 +16,9 @@ struct TokenizeOptions {
   bool skip_special = false;  // decoding leaves out special tokens
   int threads = 1;
 };
+
+// The tokenizer of a folder of shards, or of a tokenizer.json.  throws Error(bad_input)
+tokenizer::Tokenizer open_tokenizer(const std::string& model);
 
 // What `bathys tokenize` does with the whole input, named `input_name` in messages.
 //   json           each line is one JSON string, answered by one line with its ids: [90,128803,91]

@@ -26,18 +26,23 @@ std::int32_t SpellingMatcher::child(std::int32_t node, char byte) const {
   return found == children_.end() ? -1 : found->second;
 }
 
-SpellingMatcher::Match SpellingMatcher::find(std::string_view text, std::size_t from) const {
+SpellingMatcher::Match SpellingMatcher::find(std::string_view text, std::size_t from, std::uint64_t& steps) const {
+  steps += text.size() - from;
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     if (!begins_[static_cast<std::uint8_t>(text[begin])]) continue;
     Match longest;
     std::int32_t node = 0;
     for (std::size_t at = begin; at < text.size(); ++at) {
+      ++steps;
       node = child(node, text[at]);
       if (node < 0) break;
       const std::int32_t id = id_at_[static_cast<std::size_t>(node)];
       if (id >= 0) longest = {begin, at + 1 - begin, id};
     }
-    if (longest.size > 0) return longest;
+    if (longest.size > 0) {
+      steps -= text.size() - begin;  // not looked at
+      return longest;
+    }
   }
   return {text.size(), 0, 0};
 }

@@ -21,7 +21,8 @@ class SpellingMatcher {
   };
   void add(std::string_view spelling, std::int32_t id);
   // The first match at or after `from`.  Work per character is bounded by the longest spelling.
-  [[nodiscard]] Match find(std::string_view text, std::size_t from) const;
+  // `steps` grows by the bytes looked at, those looked at twice counted twice.
+  [[nodiscard]] Match find(std::string_view text, std::size_t from, std::uint64_t& steps) const;
 
  private:
   [[nodiscard]] std::int32_t child(std::int32_t node, char byte) const;
@@ -37,19 +38,19 @@ class AddedTokens {
  public:
   explicit AddedTokens(const std::vector<TokenizerFile::AddedToken>& added);
 
-  // Calls on_text(part) and on_token(id) in the order of `text`; parts are not empty.
+  // Calls on_text(part) and on_token(id) in the order of `text`; parts are not empty.  `steps` grows as in find().
   template <class OnText, class OnToken>
-  void split(std::string_view text, const OnText& on_text, const OnToken& on_token) const {
-    cut(
-        raw_, text, [&](std::string_view part) { cut(normalized_, part, on_text, on_token); }, on_token);
+  void split(std::string_view text, std::uint64_t& steps, const OnText& on_text, const OnToken& on_token) const {
+    const auto again = [&](std::string_view part) { cut(normalized_, part, steps, on_text, on_token); };
+    cut(raw_, text, steps, again, on_token);
   }
 
  private:
   template <class OnText, class OnToken>
-  static void cut(const SpellingMatcher& matcher, std::string_view text, const OnText& on_text,
+  static void cut(const SpellingMatcher& matcher, std::string_view text, std::uint64_t& steps, const OnText& on_text,
                   const OnToken& on_token) {
     for (std::size_t at = 0; at < text.size();) {
-      const SpellingMatcher::Match match = matcher.find(text, at);
+      const SpellingMatcher::Match match = matcher.find(text, at, steps);
       if (match.begin > at) on_text(text.substr(at, match.begin - at));
       if (match.size == 0) return;
       on_token(match.id);

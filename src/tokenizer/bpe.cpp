@@ -32,6 +32,7 @@ class MergeQueue {
     std::uint32_t position;
   };
   void push(std::int32_t rank, std::uint32_t position) {
+    ++steps_;
     Bucket& bucket = buckets_[rank];
     if (!bucket.begun) return bucket.listed.push_back(position);
     bucket.late.push(position);
@@ -39,11 +40,13 @@ class MergeQueue {
   std::optional<Entry> pop() {
     while (!buckets_.empty()) {
       auto& [rank, bucket] = *buckets_.begin();
-      if (const auto position = bucket.pop()) return Entry{rank, *position};
+      if (const auto position = bucket.pop(steps_)) return Entry{rank, *position};
       buckets_.erase(buckets_.begin());
     }
     return std::nullopt;
   }
+  // Entries queued, and n log2 n for each list sorted.
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
  private:
   struct Bucket {
@@ -52,8 +55,11 @@ class MergeQueue {
     std::priority_queue<std::uint32_t, std::vector<std::uint32_t>, std::greater<>> late;
     bool begun = false;
 
-    std::optional<std::uint32_t> pop() {
-      if (!begun) std::sort(listed.begin(), listed.end());
+    std::optional<std::uint32_t> pop(std::uint64_t& steps) {
+      if (!begun) {
+        steps += listed.size() * std::bit_width(listed.size());
+        std::sort(listed.begin(), listed.end());
+      }
       begun = true;
       const bool list_left = next < listed.size();
       if (!late.empty() && (!list_left || late.top() < listed[next])) {
@@ -65,6 +71,7 @@ class MergeQueue {
     }
   };
   std::map<std::int32_t, Bucket> buckets_;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace
@@ -94,6 +101,7 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
   require(!file.merges.empty(), kCode, "{}: model.merges is empty, so every text would fall into single bytes", name);
   require(file.merges.size() < static_cast<std::size_t>(MergeTable::kNoRank), kCode, "{}: too many merges", name);
   std::string joined;
+  std::int32_t previous = -1;  // result of the merge before: in files of the family the next id is that of this one
   for (std::size_t rank = 0; rank < file.merges.size(); ++rank) {
     const auto part = [&](StringPool::Slice slice) {
       const std::string_view text = file.pool.at(slice);
@@ -105,12 +113,14 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
     const std::int32_t first = part(file.merges[rank].first);
     const std::int32_t second = part(file.merges[rank].second);
     joined.assign(vocabulary.text(first)).append(vocabulary.text(second));
-    const std::int32_t id = vocabulary.find(joined);
+    const bool follows = vocabulary.contains(previous + 1) && vocabulary.text(previous + 1) == joined;
+    const std::int32_t id = follows ? previous + 1 : vocabulary.find(joined);
     require(id != StringIndex::kAbsent && vocabulary.in_model(id), kCode,
             "{}: model.merges[{}] makes \"{}\", which model.vocab lacks", name, rank, joined);
     require(merges_.insert(first, second, {static_cast<std::int32_t>(rank), id}), kCode,
             "{}: model.merges[{}] repeats the merge of \"{}\" and \"{}\"", name, rank, vocabulary.text(first),
             vocabulary.text(second));
+    previous = id;
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
     std::string spelling;
@@ -121,17 +131,18 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
     byte_merges_[pair] = merges_.find(byte_id_[pair / 256], byte_id_[pair % 256]);
   }
   for (std::int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (vocabulary.in_model(id) && alphabet_bytes(vocabulary.text(id))) by_bytes_.insert(vocabulary.bytes(id), id);
+    if (vocabulary.is_byte_level(id)) by_bytes_.insert(vocabulary.bytes(id), id);
   }
 }
 
-void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
+void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const {
   if (piece.size() == 1) {
     out.push_back(byte_id_[byte_at(piece, 0)]);
     return;
   }
+  steps += piece.size();  // the hash
   const std::int32_t id = by_bytes_.find(piece, [this](std::int32_t token) { return vocabulary_->bytes(token); });
-  if (id == StringIndex::kAbsent) return merge(piece, out);
+  if (id == StringIndex::kAbsent) return merge(piece, out, steps);
   // Threads that find the answer at the same time write the same value.
   std::atomic<std::uint8_t>& whole = whole_[static_cast<std::size_t>(id)];
   const std::uint8_t known = whole.load(std::memory_order_relaxed);
@@ -140,7 +151,7 @@ void Bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
     return;
   }
   const std::size_t before = out.size();
-  merge(piece, out);
+  merge(piece, out, steps);
   if (known == kUnknown) {
     whole.store(out.size() == before + 1 && out.back() == id ? kWhole : kSplit, std::memory_order_relaxed);
   }
@@ -150,13 +161,13 @@ MergeTable::Merge Bpe::byte_merge(std::string_view piece, std::size_t at) const 
   return byte_merges_[byte_at(piece, at) * 256U + byte_at(piece, at + 1)];
 }
 
-void Bpe::merge(std::string_view piece, std::vector<std::int32_t>& out) const {
-  piece.size() <= kShort ? merge_short(piece, out) : merge_long(piece, out);
+void Bpe::merge(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const {
+  piece.size() <= kShort ? merge_short(piece, out, steps) : merge_long(piece, out, steps);
 }
 
 // Lists of symbols, of the ranks of their merges with the next one and of the results, kept dense: finding the lowest
 // rank is a scan that compiles to vector code.
-void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out) const {
+void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const {
   std::array<std::int32_t, kShort> ids;
   std::array<std::int32_t, kShort> ranks;
   std::array<std::int32_t, kShort> results;
@@ -168,6 +179,7 @@ void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out) co
   for (std::size_t i = 0; i < n; ++i) ids[i] = byte_id_[byte_at(piece, i)];
   for (std::size_t i = 0; i + 1 < n; ++i) pair_up(i, byte_merge(piece, i));
   while (n > 1) {
+    steps += n;
     std::int32_t lowest = MergeTable::kNoRank;
     for (std::size_t i = 0; i + 1 < n; ++i) lowest = std::min(lowest, ranks[i]);
     if (lowest == MergeTable::kNoRank) break;
@@ -186,7 +198,7 @@ void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out) co
   out.insert(out.end(), ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(n));
 }
 
-void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out) const {
+void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const {
   constexpr std::uint32_t kEnd = UINT32_MAX;
   struct Symbol {
     std::int32_t id;
@@ -210,6 +222,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out) con
     if (symbol.rank != MergeTable::kNoRank) queue.push(symbol.rank, at);
   };
   while (const auto top = queue.pop()) {
+    ++steps;
     Symbol& symbol = symbols[top->position];
     if (symbol.rank != top->rank) continue;  // one of the two has merged with another since
     Symbol& gone = symbols[symbol.next];
@@ -220,6 +233,7 @@ void Bpe::merge_long(std::string_view piece, std::vector<std::int32_t>& out) con
     pair_up(top->position);
     if (symbol.previous != kEnd) pair_up(symbol.previous);
   }
+  steps += n + queue.steps();
   for (std::uint32_t at = 0; at != kEnd; at = symbols[at].next) out.push_back(symbols[at].id);
 }
 

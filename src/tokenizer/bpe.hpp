@@ -55,17 +55,18 @@ class Bpe {
   //   throws Error(bad_input) naming the merge whose part or result is no token, or that stands twice
   Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_view name);
 
-  // Appends the ids of `piece` (not empty, below 2^32 - 1 bytes).  O(n log n).
-  void encode(std::string_view piece, std::vector<std::int32_t>& out) const;
+  // Appends the ids of `piece` (not empty, below 2^32 - 1 bytes).  O(n log n): `steps` grows by the ranks scanned,
+  // merges looked up and entries queued.
+  void encode(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const;
 
  private:
   enum : std::uint8_t { kUnknown, kWhole, kSplit };
 
   // The merge of bytes `at` and `at` + 1.
   [[nodiscard]] MergeTable::Merge byte_merge(std::string_view piece, std::size_t at) const;
-  void merge_short(std::string_view piece, std::vector<std::int32_t>& out) const;
-  void merge_long(std::string_view piece, std::vector<std::int32_t>& out) const;
-  void merge(std::string_view piece, std::vector<std::int32_t>& out) const;
+  void merge_short(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const;
+  void merge_long(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const;
+  void merge(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const;
 
   const Vocabulary* vocabulary_;
   MergeTable merges_;

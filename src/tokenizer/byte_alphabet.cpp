@@ -45,8 +45,4 @@ std::optional<std::string> alphabet_bytes(std::string_view spelling) {
   return bytes;
 }
 
-std::string decoded_bytes(std::string_view spelling) {
-  return alphabet_bytes(spelling).value_or(std::string(spelling));
-}
-
 }  // namespace bathys::tokenizer

@@ -15,8 +15,4 @@ namespace bathys::tokenizer {
 // The bytes that `spelling` (UTF-8) stands for, or nothing when a character of it is not of the alphabet.
 [[nodiscard]] std::optional<std::string> alphabet_bytes(std::string_view spelling);
 
-// The bytes that a token spelled so decodes to: those of the alphabet where all its characters belong to it, else its
-// own.
-[[nodiscard]] std::string decoded_bytes(std::string_view spelling);
-
 }  // namespace bathys::tokenizer

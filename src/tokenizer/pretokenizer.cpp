@@ -43,7 +43,8 @@ const AsciiTraits kAscii;
 
 }  // namespace
 
-PieceScanner::Char PieceScanner::peek(std::size_t at) const {
+PieceScanner::Char PieceScanner::peek(std::size_t at) {
+  ++steps_;
   if (at == text_.size()) return {at, 0};
   const auto byte = static_cast<std::uint8_t>(text_[at]);
   if (byte < 0x80) return {at + 1, kAscii.of[byte]};
@@ -51,7 +52,7 @@ PieceScanner::Char PieceScanner::peek(std::size_t at) const {
   return {at + step.size, traits_of(step.code_point)};
 }
 
-std::size_t PieceScanner::skip(std::size_t at, unsigned traits) const {
+std::size_t PieceScanner::skip(std::size_t at, unsigned traits) {
   for (Char c = peek(at); (c.traits & traits) != 0; c = peek(at)) at = c.end;
   return at;
 }
@@ -74,7 +75,7 @@ std::string_view PieceScanner::next() {
 }
 
 // The third pattern's alternatives, first one that fits, at a character that some alternative matches.
-std::size_t PieceScanner::match(std::size_t at) const {
+std::size_t PieceScanner::match(std::size_t at) {
   const Char first = peek(at);
   if ((first.traits & kWord) != 0) return skip(first.end, kWord);
   const Char second = peek(first.end);
@@ -85,7 +86,7 @@ std::size_t PieceScanner::match(std::size_t at) const {
   return match_space(at);
 }
 
-std::size_t PieceScanner::match_space(std::size_t at) const {
+std::size_t PieceScanner::match_space(std::size_t at) {
   std::size_t end = at;
   std::size_t last = at;
   std::size_t newline_end = 0;

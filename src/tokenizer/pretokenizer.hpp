@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace bathys::tokenizer {
@@ -25,6 +26,8 @@ class PieceScanner {
   [[nodiscard]] bool done() const { return at_ == text_.size(); }
   // The next piece, never empty; only while !done().
   std::string_view next();
+  // Code points looked at so far, those looked at twice counted twice.
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
  private:
   // One code point with what the patterns ask about it.
@@ -32,13 +35,14 @@ class PieceScanner {
     std::size_t end;  // index behind it
     unsigned traits;  // CodeClass bits and the ones of pretokenizer.cpp; 0 at the text's end
   };
-  [[nodiscard]] Char peek(std::size_t at) const;
-  [[nodiscard]] std::size_t skip(std::size_t at, unsigned traits) const;
-  [[nodiscard]] std::size_t match(std::size_t at) const;
-  [[nodiscard]] std::size_t match_space(std::size_t at) const;
+  [[nodiscard]] Char peek(std::size_t at);
+  [[nodiscard]] std::size_t skip(std::size_t at, unsigned traits);
+  [[nodiscard]] std::size_t match(std::size_t at);
+  [[nodiscard]] std::size_t match_space(std::size_t at);
 
   std::string_view text_;
   std::size_t at_ = 0;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace bathys::tokenizer

@@ -10,17 +10,18 @@
 
 namespace bathys::tokenizer {
 
-// Strings in one block of memory.
+// Strings in one block of memory, below 4 GiB in all.
 class StringPool {
  public:
   struct Slice {
-    std::uint64_t begin = 0;
-    std::uint64_t size = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t size = 0;
   };
   void reserve(std::size_t bytes) { bytes_.reserve(bytes); }
   Slice add(std::string_view text) {
+    const Slice slice{static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(text.size())};
     bytes_.append(text);
-    return {bytes_.size() - text.size(), text.size()};
+    return slice;
   }
   [[nodiscard]] std::string_view at(Slice slice) const { return {bytes_.data() + slice.begin, slice.size}; }
 

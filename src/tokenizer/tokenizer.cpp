@@ -13,7 +13,6 @@
 #include <atomic>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -49,7 +48,13 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path, std::optional<
           "{}: is a folder, expected a tokenizer.json", path.string());
   std::ifstream in(path, std::ios::binary);
   require(in.is_open(), ExitCode::bad_input, "{}: cannot be opened, expected a tokenizer.json", path.string());
-  std::string text((std::istreambuf_iterator<char>(in)), {});
+  std::string text;
+  constexpr std::size_t kPart = std::size_t{4} << 20;
+  for (std::size_t size = 0; in && size <= kMaxFileBytes; text.resize(size)) {  // a pipe has no size
+    text.resize(size + kPart);
+    in.read(text.data() + size, kPart);
+    size += static_cast<std::size_t>(in.gcount());
+  }
   require(!in.bad(), ExitCode::bad_input, "{}: cannot be read", path.string());
   return from_json(text, path.string(), vocab_size);
 }
@@ -60,20 +65,24 @@ std::vector<TokenId> Tokenizer::encode(std::string_view utf8, bool match_added) 
   return ids;
 }
 
-void Tokenizer::encode_to(std::string_view utf8, bool match_added, std::vector<TokenId>& out) const {
+std::uint64_t Tokenizer::encode_to(std::string_view utf8, bool match_added, std::vector<TokenId>& out) const {
   std::string repaired;
   if (!is_valid_utf8(utf8)) {
     repaired = to_valid_utf8(utf8);
     utf8 = repaired;
   }
+  std::uint64_t steps = 0;
   const auto plain = [&](std::string_view part) {
-    for (PieceScanner pieces(part); !pieces.done();) parts_->bpe.encode(pieces.next(), out);
+    PieceScanner pieces(part);
+    while (!pieces.done()) parts_->bpe.encode(pieces.next(), out, steps);
+    steps += pieces.steps();
   };
   if (match_added) {
-    parts_->added.split(utf8, plain, [&](TokenId id) { out.push_back(id); });
+    parts_->added.split(utf8, steps, plain, [&](TokenId id) { out.push_back(id); });
   } else {
     plain(utf8);
   }
+  return steps;
 }
 
 std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::string> texts, int threads,

@@ -35,8 +35,9 @@ class Tokenizer {
   // Ids of `utf8`; nothing is added in front or behind.  Each maximal invalid part of the text counts as U+FFFD.
   // `match_added`: spellings of added tokens become their ids; false takes them as plain text.
   [[nodiscard]] std::vector<TokenId> encode(std::string_view utf8, bool match_added = true) const;
-  // Appends to `out` instead.
-  void encode_to(std::string_view utf8, bool match_added, std::vector<TokenId>& out) const;
+  // Appends to `out` instead.  Returns the elementary steps it took (code points looked at, merges tried, entries
+  // sorted): what a test of growth compares where times would be noise.
+  std::uint64_t encode_to(std::string_view utf8, bool match_added, std::vector<TokenId>& out) const;
   // encode() of every text, on up to `threads` threads (at least one); result i belongs to text i.
   [[nodiscard]] std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string> texts, int threads,
                                                                bool match_added = true) const;

@@ -318,6 +318,8 @@ TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name) 
   constexpr auto kCode = ExitCode::bad_input;
   require(text.substr(0, kLfsMark.size()) != kLfsMark, kCode,
           "{}: is a Git LFS pointer, not the file itself; run git lfs pull in the checkpoint's folder", name);
+  require(text.size() <= kMaxFileBytes, kCode, "{}: has {} bytes, a tokenizer.json has at most {}", name, text.size(),
+          kMaxFileBytes);
   require(!text.empty(), kCode, "{}: is empty, expected a tokenizer.json", name);
   require(text.substr(0, 3) != "\xEF\xBB\xBF", kCode, "{}: begins with a byte order mark, expected plain UTF-8 JSON",
           name);

@@ -32,10 +32,12 @@ struct TokenizerFile {
   std::vector<AddedToken> added;
 };
 
+inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;  // the released file has 6 MB
+
 // Reads JSON with the vocabulary and the merges streamed past the document tree, so that the 6 MB file takes tens of
 // milliseconds.  Both spellings of merges are taken, "a b" (a first "#version" line is skipped) and ["a", "b"].
 //   throws Error(bad_input) naming `name` and the place: not strict JSON, a key twice, a feature that is not
-//   implemented
+//   implemented, more than kMaxFileBytes
 TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name);
 
 }  // namespace bathys::tokenizer

@@ -75,8 +75,9 @@ Vocabulary::Token& Vocabulary::slot(std::int32_t id) {
 void Vocabulary::set_text(Token& token, std::string_view text) {
   token.present = true;
   token.text = pool_.add(text);
-  const std::string bytes = decoded_bytes(text);
-  token.bytes = bytes == text ? token.text : pool_.add(bytes);
+  const std::optional<std::string> bytes = alphabet_bytes(text);
+  token.byte_level = bytes.has_value();
+  token.bytes = !bytes || *bytes == text ? token.text : pool_.add(*bytes);
 }
 
 void Vocabulary::check_complete(std::string_view name, std::optional<std::int64_t> vocab_size) const {

@@ -26,6 +26,8 @@ class Vocabulary {
   [[nodiscard]] bool is_special(std::int32_t id) const { return token(id).special; }
   // The token stands in model.vocab: it can be a part or the result of a merge.
   [[nodiscard]] bool in_model(std::int32_t id) const { return token(id).in_model; }
+  // The token stands in model.vocab and is spelled in the byte alphabet: a piece of its bytes can become it.
+  [[nodiscard]] bool is_byte_level(std::int32_t id) const { return token(id).in_model && token(id).byte_level; }
   // StringIndex::kAbsent when no token is spelled so.
   [[nodiscard]] std::int32_t find(std::string_view text) const;
 
@@ -34,6 +36,7 @@ class Vocabulary {
     StringPool::Slice text;
     StringPool::Slice bytes;
     bool present = false;
+    bool byte_level = false;  // spelled in the byte alphabet
     bool in_model = false;
     bool special = false;
   };

@@ -7,8 +7,9 @@
 #include "tokenizer/unicode.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <climits>
+#include <cmath>
+#include <cstdlib>
 #include <map>
 #include <random>
 #include <string>
@@ -178,20 +179,60 @@ TEST(Tokenizer, EncodesAlikeInManyThreads) {
   EXPECT_TRUE(fresh.encode_batch({}, 8).empty());
 }
 
-// A word of n letters and one of 2n take about twice the time, not four times.
-TEST(Tokenizer, TakesLongWordsInNearlyLinearTime) {
-  const auto seconds = [](const std::string& unit, std::size_t n) {
-    std::string text;
-    while (text.size() < n) text += unit;
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_FALSE(large_tokenizer().encode(text).empty());
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+std::string repeated(std::string_view unit, std::size_t n) {
+  std::string text;
+  while (text.size() < n) text += unit;
+  return text;
+}
+
+// Sixteen times the text takes sixteen times the steps and what a sort adds, for texts without a break to cut them at:
+// letters, spaces, signs, characters of one to four bytes, bytes that are no UTF-8, beginnings of added tokens.
+TEST(Tokenizer, TakesStepsInProportionToNLogN) {
+  const auto steps = [](std::string_view unit, std::size_t n) {
+    Ids ids;
+    return static_cast<double>(large_tokenizer().encode_to(repeated(unit, n), true, ids));
   };
-  for (const std::string unit :
-       {"a", " ", "😀", "\n", "abcdefghijklmnopqrstuvwxyz", "ก", "-", "1", "東", "\u0001", "<"}) {
-    const double small = seconds(unit, 100'000);
-    const double large = seconds(unit, 1'600'000);
-    EXPECT_LT(large, 16 * 4 * small + 0.5) << unit;
+  for (const std::string_view unit : {"a",
+                                      " ",
+                                      "😀",
+                                      "\n",
+                                      "abcdefghijklmnopqrstuvwxyz",
+                                      "ก",
+                                      "-",
+                                      "1",
+                                      "東",
+                                      "\u0001",
+                                      "<",
+                                      "<｜place▁holder▁no▁79",
+                                      "<｜User｜>",
+                                      "\r",
+                                      " \n",
+                                      "\n ",
+                                      "a\u0301",
+                                      "\xFF",
+                                      "\xF0\x9F",
+                                      "ab ",
+                                      " a",
+                                      "\u3000"}) {
+    constexpr double kSmall = 50'000;
+    constexpr double kLarge = 16 * kSmall;
+    const double small = steps(unit, static_cast<std::size_t>(kSmall));
+    const double large = steps(unit, static_cast<std::size_t>(kLarge));
+    EXPECT_LT(large / (kLarge * std::log2(kLarge)), 1.05 * small / (kSmall * std::log2(kSmall))) << unit;
+    EXPECT_LT(large, 16 * kLarge * std::log2(kLarge)) << unit;
+  }
+}
+
+// 100 MB without a break: the whole product's tests only, as it takes 3 GB and a minute.
+TEST(Tokenizer, TakesAHundredMegabytesOfOneCharacter) {
+  if (std::getenv("BATHYS_FULL") == nullptr) GTEST_SKIP() << "in tests/run.sh --full";
+  constexpr std::size_t kBytes = 100'000'000;
+  for (const std::string_view unit : {"a", " ", "😀"}) {
+    const std::string text = repeated(unit, kBytes);
+    Ids ids;
+    const auto steps = static_cast<double>(large_tokenizer().encode_to(text, true, ids));
+    EXPECT_LT(steps, 16 * kBytes * std::log2(kBytes)) << unit;
+    EXPECT_TRUE(large_tokenizer().decode(ids) == text) << unit;
   }
 }
 
