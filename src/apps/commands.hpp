@@ -23,6 +23,7 @@ void add_verify(CLI::App& program, Commands& commands);
 void add_inspect(CLI::App& program, Commands& commands);
 void add_tokenize(CLI::App& program, Commands& commands);
 void add_eval(CLI::App& program, Commands& commands);
+void add_compare(CLI::App& program, Commands& commands);
 void add_bench(CLI::App& program, Commands& commands);
 void add_generate(CLI::App& program, Commands& commands);
 void add_version(CLI::App& program, Commands& commands);

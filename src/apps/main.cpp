@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   add_inspect(program, commands);
   add_tokenize(program, commands);
   add_eval(program, commands);
+  add_compare(program, commands);
   add_generate(program, commands);
   add_bench(program, commands);
   add_version(program, commands);
