@@ -3,10 +3,9 @@
 
 #include "core/error.hpp"
 #include "core/timer.hpp"
-#include "engine/track.hpp"
+#include "engine/prefix_tree.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <list>
 #include <utility>
 
@@ -18,27 +17,43 @@ using model::HeadAnswer;
 using model::HeadQuery;
 
 struct Engine::State {
+  State(model::Model& model_in, const tokenizer::Tokenizer* tokenizer_in, const EngineOptions& options_in)
+      : model(model_in), tokenizer(tokenizer_in), options(options_in) {
+    counters.needed.resize(static_cast<std::size_t>(model.config().n_layers));
+  }
+
   model::Model& model;
   const tokenizer::Tokenizer* tokenizer;
   EngineOptions options;
   EngineCounters counters;
+  std::uint64_t n_submitted = 0, n_uses = 0;
   std::list<std::unique_ptr<JobState>> jobs;  // not yet ended, in order of submission
-  std::vector<std::unique_ptr<Track>> alive;  // tracks with a sequence, in order of admission
+  PrefixTree tree;
+  std::list<Track*> waiting;  // not yet given a sequence, in order of submission
+  std::vector<Track*> alive;  // with rows to run, in order of admission
+  Room used;                  // of the tracks alive and the beginnings held
+  // What ended during this step: lists of the step may still point into it.
+  std::vector<std::unique_ptr<JobState>> ended_jobs;
+  std::vector<std::unique_ptr<PrefixNode>> ended_nodes;
   std::vector<JobResult> finished;
 
-  // Sequences and bytes of caches.
-  struct Room {
-    std::int64_t sequences = 0, bytes = 0;
-    friend Room operator+(Room a, const Room& b) { return {a.sequences + b.sequences, a.bytes + b.bytes}; }
-    friend Room operator-(Room a, const Room& b) { return {a.sequences - b.sequences, a.bytes - b.bytes}; }
-    Room& operator+=(const Room& b) { return *this = *this + b; }
-  };
-  [[nodiscard]] std::int64_t bytes_of(const Track& track) const;
-  [[nodiscard]] static Room committed(const JobState& job);
-  [[nodiscard]] bool fits(const Room& room) const;
-  bool measure(JobState& job) const;
-  void start(JobState& job, std::unique_ptr<Track> track, model::Sequence sequence);
+  void take(std::unique_ptr<JobState> job);
+
+  // admission
+  enum class Start { started, later, no_room };
   void admit();
+  Start try_start(Track& track);
+  Start start_node(PrefixNode& node, Track& first);
+  void launch(Track& track, const Room& room, model::Sequence sequence);
+  [[nodiscard]] Room room_of(std::int64_t length, const PrefixNode& from) const;
+  [[nodiscard]] bool path_fits(const Track& track) const;
+  [[nodiscard]] bool fits(const Room& room) const;
+  bool make_room(const Room& wanted, const PrefixNode& keep);
+  void give_up(PrefixNode& node);
+  void release(PrefixNode& node);
+  void leave(PrefixNode& node);
+
+  // a step
   // The tracks that take part in the next step and the rows of each, decode rows first.
   std::vector<std::pair<Track*, std::int64_t>> choose_rows();
   void run(const std::vector<std::pair<Track*, std::int64_t>>& chosen);
@@ -46,30 +61,21 @@ struct Engine::State {
   void end_track(Track& track);
   void fail_track(Track& track, JobFailure failure);
   void end_job(JobState& job);
-  void drop_ended();
-  void end_misfits();
 };
 
 Engine::Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const EngineOptions& options)
-    : state_(std::make_unique<State>(State{model, tokenizer, options, {}, {}, {}, {}})) {
+    : state_(std::make_unique<State>(model, tokenizer, options)) {
   require(options.row_budget >= 1 && options.row_budget <= model.options().max_rows, ExitCode::usage,
           "--row-budget {}: must be between 1 and {}, the rows that the model's buffers hold", options.row_budget,
           model.options().max_rows);
-  require(options.max_sequences >= 2, ExitCode::usage, "at least 2 sequences must be alive at once, {} were asked for",
+  require(options.max_sequences >= 1, ExitCode::usage, "at least 1 sequence must be alive at once, {} were asked for",
           options.max_sequences);
 }
 
 Engine::~Engine() = default;
 
-void Engine::submit(ScoreJob job) {
-  state_->jobs.push_back(plan_job(std::move(job), state_->options.prefix_sharing));
-  if (state_->jobs.back()->unfinished == 0) state_->end_job(*state_->jobs.back());
-}
-
-void Engine::submit(GenerateJob job) {
-  state_->jobs.push_back(plan_job(std::move(job), state_->options.prefix_sharing, state_->tokenizer));
-  if (state_->jobs.back()->unfinished == 0) state_->end_job(*state_->jobs.back());
-}
+void Engine::submit(ScoreJob job) { state_->take(plan_job(std::move(job))); }
+void Engine::submit(GenerateJob job) { state_->take(plan_job(std::move(job), state_->tokenizer)); }
 
 std::int64_t Engine::pending() const {
   return static_cast<std::int64_t>(state_->jobs.size() + state_->finished.size());
@@ -82,113 +88,164 @@ std::vector<JobResult> Engine::take_finished() { return std::exchange(state_->fi
 bool Engine::step() {
   State& s = *state_;
   s.admit();
-  s.end_misfits();
   const auto chosen = s.choose_rows();
   if (chosen.empty()) {
     require(s.jobs.empty(), ExitCode::internal, "engine: {} jobs wait and no row can run", s.jobs.size());
     return false;
   }
   s.run(chosen);
-  s.drop_ended();
+  s.ended_jobs.clear();
+  s.ended_nodes.clear();
   return true;
 }
 
-std::int64_t Engine::State::bytes_of(const Track& track) const { return model.caches().bytes_for(track.full_length()); }
+void Engine::State::take(std::unique_ptr<JobState> entry) {
+  JobState& job = *jobs.emplace_back(std::move(entry));
+  job.number = ++n_submitted;
+  for (const auto& track : job.tracks) {
+    const Room room = room_of(track->full_length, tree.root());
+    if (fits(room)) continue;
+    job.result.failure =
+        JobFailure{"does_not_fit", fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
+                                               room.bytes, options.cache_bytes)};
+    job.unfinished = 0;
+    break;
+  }
+  if (job.unfinished == 0) {
+    end_job(job);
+    return;
+  }
+  for (const auto& track : job.tracks) {
+    track->alone = !options.prefix_sharing;
+    tree.insert(*track);
+    waiting.push_back(track.get());
+  }
+}
 
-// What a started job may come to hold before another of its tracks ends: a prefix always keeps the place of one fork,
-// so that no set of held prefixes can block all of them.
-Engine::State::Room Engine::State::committed(const JobState& job) {
-  if (!job.started) return {};
-  if (!job.prefix) return {job.alive, job.alive_bytes};
-  return {1 + std::max<std::int64_t>(job.alive, 1), job.prefix_bytes + std::max(job.alive_bytes, job.largest_bytes)};
+// ---- admission ----
+
+// Tracks start in order, and none overtakes one that waits for room; one that waits for its beginning lets others pass.
+void Engine::State::admit() {
+  for (auto next = waiting.begin(); next != waiting.end();) {
+    const Start outcome = try_start(**next);
+    if (outcome == Start::no_room) return;
+    next = outcome == Start::started ? waiting.erase(next) : std::next(next);
+  }
+}
+
+Engine::State::Start Engine::State::try_start(Track& track) {
+  if (!path_fits(track)) tree.detach(track);
+  PrefixNode& node = *track.node;
+  if (node.state != PrefixNode::State::ready) {
+    PrefixNode* first = &node;
+    while (first->parent->state != PrefixNode::State::ready) first = first->parent;
+    return first->state == PrefixNode::State::running ? Start::later : start_node(*first, track);
+  }
+  // The only one left of one job takes the beginning over; where several jobs meet more may come.
+  const bool last =
+      node.parent != nullptr && !node.many_jobs && node.waiting.size() == 1 && node.children.empty() && node.users == 0;
+  const Room room = room_of(track.full_length, last ? *node.parent : node);
+  if (!make_room(last ? room - node.track.room : room, node)) return Start::no_room;
+  tree.remove(track);
+  track.shared = node.end();
+  node.last_use = ++n_uses;
+  if (last) {
+    used -= node.track.room;
+    track.node = node.parent;  // whose user it becomes in the node's place
+    model::Sequence sequence = std::move(node.track.sequence);
+    tree.erase(node);
+    launch(track, room, std::move(sequence));
+  } else {
+    ++node.users;
+    launch(track, room, node.parent == nullptr ? model.caches().make() : model.fork(node.track.sequence));
+  }
+  return Start::started;
+}
+
+Engine::State::Start Engine::State::start_node(PrefixNode& node, Track& first) {
+  PrefixNode& parent = *node.parent;
+  const Room room = room_of(node.end(), parent);
+  if (!make_room(room, node)) return Start::no_room;
+  node.state = PrefixNode::State::running;
+  node.track.job = first.job;
+  ++parent.users;
+  launch(node.track, room, parent.parent == nullptr ? model.caches().make() : model.fork(parent.track.sequence));
+  return Start::later;
+}
+
+void Engine::State::launch(Track& track, const Room& room, model::Sequence sequence) {
+  track.sequence = std::move(sequence);
+  track.room = room;
+  used += room;
+  alive.push_back(&track);
+}
+
+// What a sequence adds to the node that it forks from: the full pages of the beginning are shared.
+Room Engine::State::room_of(std::int64_t length, const PrefixNode& from) const {
+  return {1, model.caches().bytes_for(length) - model.caches().shared_bytes(from.end())};
+}
+
+// Whether a track and all beginnings that it needs can be held at once.
+bool Engine::State::path_fits(const Track& track) const {
+  Room room = room_of(track.full_length, *track.node);
+  for (const PrefixNode* node = track.node; node->parent != nullptr; node = node->parent)
+    room += room_of(node->end(), *node->parent);
+  return fits(room) || track.node->parent == nullptr;
 }
 
 bool Engine::State::fits(const Room& room) const {
   return room.sequences <= options.max_sequences && (options.cache_bytes == 0 || room.bytes <= options.cache_bytes);
 }
 
-// Sizes a job that has not started; false when one of its sequences alone is larger than the bound.
-bool Engine::State::measure(JobState& job) const {
-  for (const auto& track : job.waiting) job.largest_bytes = std::max(job.largest_bytes, bytes_of(*track));
-  if (!fits({1, job.largest_bytes})) return false;
-  if (job.prefix) {
-    job.prefix_bytes = bytes_of(*job.prefix);
-    if (!fits({2, job.prefix_bytes + job.largest_bytes})) {  // then each computes the common beginning for itself
-      job.prefix.reset();
-      for (auto& track : job.waiting) track->shared = 0;
+// Gives up beginnings that nothing needs and, where nothing runs that could end, also those that somebody waits for:
+// they are run again, which changes no number.  What leads to `keep` stays.
+bool Engine::State::make_room(const Room& wanted, const PrefixNode& keep) {
+  while (!fits(used + wanted)) {
+    if (PrefixNode* const idle = tree.oldest_idle(keep)) {
+      release(*idle);
+    } else if (PrefixNode* const held = alive.empty() ? tree.unused(keep) : nullptr) {
+      give_up(*held);
+    } else {
+      return false;
     }
   }
   return true;
 }
 
-void Engine::State::start(JobState& job, std::unique_ptr<Track> track, model::Sequence sequence) {
-  track->sequence = std::move(sequence);
-  ++job.alive;
-  job.alive_bytes += bytes_of(*track);
-  alive.push_back(std::move(track));
+// A ready beginning becomes a planned one again.
+void Engine::State::give_up(PrefixNode& node) {
+  used -= node.track.room;
+  node.track.sequence = {};
+  node.state = PrefixNode::State::planned;
+  --node.parent->users;
 }
 
-// Jobs start in order, and none overtakes one that waits for room.  A job's tracks follow its prefix; the last of them
-// takes the prefix's sequence over.
-void Engine::State::admit() {
-  Room total;
-  for (const auto& job : jobs) total += committed(*job);
-  for (auto& entry : jobs) {
-    JobState& job = *entry;
-    if (job.result.failure) continue;
-    if (!job.started) {
-      if (!measure(job)) {
-        job.result.failure = JobFailure{
-            "does_not_fit", fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
-                                        job.largest_bytes, options.cache_bytes)};
-        continue;
-      }
-      const Room first =
-          job.prefix ? Room{2, job.prefix_bytes + job.largest_bytes} : Room{1, bytes_of(*job.waiting.front())};
-      if (!fits(total + first)) break;
-      job.started = true;
-      if (job.prefix) {
-        total += first;
-        auto track = std::make_unique<Track>(std::move(*job.prefix));  // its place in the job is kept
-        track->sequence = model.caches().make();
-        alive.push_back(std::move(track));
-      }
-    }
-    if (job.prefix && job.prefix->sequence.length() < job.prefix->end) continue;  // still running
-    while (!job.waiting.empty()) {
-      const bool last = job.waiting.size() == 1;
-      const Room before = committed(job);
-      const std::int64_t bytes = bytes_of(*job.waiting.front());
-      Room after{job.alive + 1, job.alive_bytes + bytes};
-      if (job.prefix && !last)
-        after = {1 + after.sequences, job.prefix_bytes + std::max(after.bytes, job.largest_bytes)};
-      if (!fits(total - before + after)) break;
-      total = total - before + after;
-      auto track = std::move(job.waiting.front());
-      job.waiting.pop_front();
-      if (!job.prefix) {
-        start(job, std::move(track), model.caches().make());
-      } else if (last) {
-        start(job, std::move(track), std::move(job.prefix->sequence));
-        job.prefix.reset();
-      } else {
-        start(job, std::move(track), model.fork(job.prefix->sequence));
-      }
-    }
-    if (!job.waiting.empty()) break;
-  }
+// An idle beginning goes, and with it those above that only it needed.
+void Engine::State::release(PrefixNode& node) {
+  PrefixNode& parent = *node.parent;
+  used -= node.track.room;
+  ended_nodes.push_back(tree.erase(node));
+  leave(parent);
 }
+
+// One user less.
+void Engine::State::leave(PrefixNode& node) {
+  --node.users;
+  if (node.idle() && !node.many_jobs) release(node);
+}
+
+// ---- a step ----
 
 std::vector<std::pair<Track*, std::int64_t>> Engine::State::choose_rows() {
   std::vector<std::pair<Track*, std::int64_t>> chosen;
   std::int64_t left = options.row_budget;
   for (const bool decode : {true, false}) {
-    for (const auto& track : alive) {
+    for (Track* const track : alive) {
       if (left == 0) return chosen;
       if (track->decoding() != decode) continue;
       const std::int64_t rows = std::min(left, track->rows_left());
       if (rows == 0) continue;
-      chosen.emplace_back(track.get(), rows);
+      chosen.emplace_back(track, rows);
       left -= rows;
     }
   }
@@ -204,7 +261,7 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
   for (const auto& [track, rows] : chosen) {
     prefill = prefill || !track->decoding();
     (track->decoding() ? counters.decode_rows : counters.prefill_rows) += rows;
-    track->job->result.computed_tokens += rows;
+    if (track->job != nullptr) track->job->result.computed_tokens += rows;
     model::SequenceChunk chunk;
     chunk.sequence = &track->sequence;
     const std::int64_t start = track->sequence.length();
@@ -241,10 +298,10 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
                 fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
   }
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (asked[i].first->job != nullptr) take_answer(*asked[i].first, asked[i].second, answers[i]);
+    if (!asked[i].first->ended) take_answer(*asked[i].first, asked[i].second, answers[i]);
   }
   for (const auto& [track, rows] : chosen) {
-    if (track->job != nullptr && track->rows_left() == 0) end_track(*track);
+    if (!track->ended && track->rows_left() == 0) end_track(*track);
   }
 }
 
@@ -280,37 +337,48 @@ void Engine::State::take_answer(Track& track, std::int64_t position, const HeadA
   }
 }
 
-// A track with no rows left: a prefix hands its sequence to its job, the others are done.
+// A track with no rows left: a beginning is ready to be forked, the others are done.
 void Engine::State::end_track(Track& track) {
-  JobState& job = *track.job;
+  std::erase(alive, &track);
   if (track.kind == Track::Kind::prefix) {
-    job.prefix = std::move(track);
     track.job = nullptr;
+    track.node->state = PrefixNode::State::ready;
+    if (track.node->idle() && !track.node->many_jobs) release(*track.node);
     return;
   }
+  for (std::size_t l = 0; l < counters.needed.size(); ++l) {
+    const std::int64_t rows = track.sequence.length();
+    const model::LayerCounters needed = model::rows_needed(model.config(), static_cast<int>(l), rows,
+                                                           std::max<std::int64_t>(0, rows - track.wanted_from));
+    counters.needed[l].source_rows += needed.source_rows;
+    counters.needed[l].window_rows += needed.window_rows;
+    counters.needed[l].full_rows += needed.full_rows;
+  }
+  track.ended = true;
+  track.sequence = {};
+  used -= track.room;
+  leave(*track.node);
+  JobState& job = *track.job;
   job.result.reused_tokens += track.shared;
-  --job.alive;
-  job.alive_bytes -= bytes_of(track);
-  track.job = nullptr;
   if (--job.unfinished == 0) end_job(job);
 }
 
 // Only the sequence is lost.  A repeat fails alone; scores of one request are one answer, so the rest is still run, and
-// the failure of the first sequence that has one is told, whatever ran first.  A prefix stands for all.
+// the failure of the first sequence that has one is told, whatever ran first.  Where a beginning fails, those who wait
+// for it find out for themselves: one of them alone might not need the row that failed.
 void Engine::State::fail_track(Track& track, JobFailure failure) {
+  if (track.kind == Track::Kind::prefix) {
+    PrefixNode& parent = *track.node->parent;
+    std::erase(alive, &track);
+    track.ended = true;
+    used -= track.room;
+    ended_nodes.push_back(tree.dissolve(*track.node));
+    leave(parent);
+    return;
+  }
   JobState& job = *track.job;
   if (track.kind == Track::Kind::generate) {
     job.result.generated[track.index].failure = std::move(failure);
-  } else if (track.kind == Track::Kind::prefix) {
-    if (std::holds_alternative<GenerateJob>(job.job)) {
-      for (Generated& repeat : job.result.generated) repeat.failure = failure;
-    } else {
-      job.result.failure = std::move(failure);
-    }
-    track.job = nullptr;
-    job.waiting.clear();
-    end_job(job);
-    return;
   } else if (!job.result.failure || track.index < job.failed_index) {
     job.result.failure = std::move(failure);
     job.failed_index = track.index;
@@ -320,22 +388,13 @@ void Engine::State::fail_track(Track& track, JobFailure failure) {
 
 void Engine::State::end_job(JobState& job) {
   if (job.result.failure) job.result.scores.clear();
-  finished.push_back(std::move(job.result));
-  jobs.remove_if([&](const auto& j) { return j.get() == &job; });
-}
-
-// Lets go of tracks that have ended.
-void Engine::State::drop_ended() {
-  std::erase_if(alive, [](const auto& t) { return t->job == nullptr; });
-}
-
-// Jobs that can never start.
-void Engine::State::end_misfits() {
-  for (auto it = jobs.begin(); it != jobs.end();) {
-    JobState& job = **it;
-    ++it;
-    if (!job.started && job.result.failure) end_job(job);
+  for (Track* const track : alive) {
+    if (track->job == &job) track->job = nullptr;  // a beginning that it had set off
   }
+  finished.push_back(std::move(job.result));
+  const auto place = std::find_if(jobs.begin(), jobs.end(), [&](const auto& j) { return j.get() == &job; });
+  ended_jobs.push_back(std::move(*place));
+  jobs.erase(place);
 }
 
 }  // namespace bathys::engine

@@ -13,9 +13,9 @@ namespace bathys::engine {
 
 struct EngineOptions {
   std::int64_t row_budget = 512;    // rows of one step, prefill chunks and decode rows together
-  std::int64_t max_sequences = 64;  // sequences alive at once, at least 2
+  std::int64_t max_sequences = 64;  // sequences alive at once, held beginnings included; at least 1
   std::int64_t cache_bytes = 0;     // caches of all sequences together, at their full lengths; 0: no bound
-  bool prefix_sharing = true;       // compute a job's common beginning once
+  bool prefix_sharing = true;       // compute beginnings that sequences share once, within a job and across jobs
 };
 
 struct EngineCounters {
@@ -23,6 +23,8 @@ struct EngineCounters {
   std::int64_t prefill_rows = 0, decode_rows = 0;
   std::int64_t scored_tokens = 0, generated_tokens = 0;
   double prefill_s = 0, decode_s = 0;  // steps that hold only decode rows count as decode
+  // Per layer, the rows that the sequences ended so far needed, each by itself; Model::counters() has those computed.
+  std::vector<model::LayerCounters> needed;
 };
 
 // Runs jobs on ragged steps.  Every rank of a replica holds an Engine and makes the same calls with the same jobs in

@@ -211,6 +211,8 @@ std::vector<RowFailure> Model::State::failures(const Step& step) {
     const std::size_t n = step.chunks[b].tokens.size();
     for (std::size_t i = 0; i < n; ++i) {
       if (bad[row + i] == kNoLayer) continue;
+      // With the cone off a row may go wrong where nothing wanted sees it; with it on it would not have been run.
+      if (step.chunks[b].reach[i] > cone_full_limit(config, bad[row + i])) continue;
       const std::int64_t start = step.chunks[b].sequence->length() - static_cast<std::int64_t>(n);
       out.push_back({static_cast<int>(b), bad[row + i], start + static_cast<std::int64_t>(i)});
       break;

@@ -47,11 +47,6 @@ struct HeadAnswer {
   std::vector<std::pair<std::int32_t, float>> top;  // the best log-probabilities, ties to the lower id
 };
 
-// Rows through each layer, for reports.
-struct LayerCounters {
-  std::int64_t source_rows = 0, window_rows = 0, full_rows = 0;
-};
-
 // The text model on the ranks that share its weights.  Every rank makes the same calls with the same arguments (the
 // ranks enter the same collectives) and gets the same answers, bit for bit whatever their number.
 class Model {
@@ -82,6 +77,7 @@ class Model {
 
   // Null: none.
   void observe(Observer* observer);
+  // Rows that each layer has run so far, shared ones once.
   [[nodiscard]] const std::vector<LayerCounters>& counters() const;
   [[nodiscard]] std::int64_t weight_bytes() const;
   [[nodiscard]] std::int64_t workspace_bytes() const;

@@ -104,4 +104,11 @@ std::int64_t CacheArena::bytes_for(std::int64_t length) const {
   return bytes;
 }
 
+std::int64_t CacheArena::shared_bytes(std::int64_t length) const {
+  std::int64_t bytes = 0;
+  for (int source = 0; source < layout_.n_sources(); ++source)
+    bytes += length / layout_.ratio(source) / kernels::kGroupsPerPage * layout_.page_bytes();
+  return bytes;
+}
+
 }  // namespace bathys::model

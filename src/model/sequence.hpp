@@ -77,6 +77,8 @@ class CacheArena {
   [[nodiscard]] std::int64_t reserved_bytes() const { return states_.reserved_bytes() + pages_.reserved_bytes(); }
   // Bytes that a sequence of this length takes when nothing is shared.
   [[nodiscard]] std::int64_t bytes_for(std::int64_t length) const;
+  // Those of them that a fork at this length shares: its full pages.
+  [[nodiscard]] std::int64_t shared_bytes(std::int64_t length) const;
 
  private:
   CacheLayout layout_;

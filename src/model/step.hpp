@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "model/cone.hpp"
 #include "model/sequence.hpp"
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace bathys::model {
-
-// No row at or after this one, in this step or a later one, is wanted.
-inline constexpr std::int64_t kNoReach = std::numeric_limits<std::int64_t>::max();
 
 // Consecutive rows of one sequence, from its length() on: a prefill chunk of any size or a single decode row.
 struct SequenceChunk {

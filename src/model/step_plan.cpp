@@ -21,16 +21,8 @@ StepPlan::StepPlan(const config::ModelConfig& config, const CacheLayout& layout,
   engram_ids_.resize(config.engram_layer_ids.size());
 }
 
-// A row at distance r of a wanted row is seen by it through the windows of the layers above: each layer looks back W-1
-// positions.
-std::int64_t StepPlan::full_limit(int layer) const {
-  if (!cone_ || layer < config_.cone_layer()) return kNoReach;
-  return std::int64_t{config_.n_layers - 1 - layer} * (config_.window_size - 1);
-}
-std::int64_t StepPlan::window_limit(int layer) const {
-  if (!cone_ || layer < config_.cone_layer()) return kNoReach;
-  return std::int64_t{config_.n_layers - layer} * (config_.window_size - 1);
-}
+std::int64_t StepPlan::full_limit(int layer) const { return cone_ ? cone_full_limit(config_, layer) : kNoReach; }
+std::int64_t StepPlan::window_limit(int layer) const { return cone_ ? cone_window_limit(config_, layer) : kNoReach; }
 
 void StepPlan::build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map) {
   n_rows_ = step.rows();

@@ -61,7 +61,7 @@ class StepPlan {
   [[nodiscard]] const kernels::Vec<const std::int32_t>& wanted_of_full() const { return wanted_of_full_; }
 
  private:
-  // The largest reach with which a row still runs in full (writes its window KV) at a layer; kNoReach: every row does.
+  // The cone's limits, or none where it is off.
   [[nodiscard]] std::int64_t full_limit(int layer) const;
   [[nodiscard]] std::int64_t window_limit(int layer) const;
   void build_rows(const Step& step);

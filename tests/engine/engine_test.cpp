@@ -97,6 +97,7 @@ TEST(Engine, GivesTheSameBitsForEveryRowBudgetSharingAndCone) {
   EXPECT_EQ(run_mix({.row_budget = 64, .max_sequences = 5, .prefix_sharing = true}, true), reference);
   EXPECT_EQ(run_mix({.row_budget = 7, .max_sequences = 2, .prefix_sharing = true}, true), reference);
   EXPECT_EQ(run_mix({.row_budget = 33, .max_sequences = 3, .prefix_sharing = false}, true), reference);
+  EXPECT_EQ(run_mix({.row_budget = 300, .max_sequences = 1, .prefix_sharing = true}, true), reference);
   if (full_tier()) {
     EXPECT_EQ(run_mix({.row_budget = 1, .max_sequences = 64, .prefix_sharing = true}, true), reference);
   }
@@ -137,6 +138,79 @@ TEST(Engine, SharesACommonContextAndSaysSo) {
       result.computed_tokens,
       99 + 4 * 3);  // the context without its last row once, then that row and the continuation but its last token
   EXPECT_EQ(result.reused_tokens, 4 * 99);
+}
+
+// A family of jobs over a few-shot head of 150 tokens: three questions of 40, each asked by several jobs.
+void submit_family(Engine& engine, std::int64_t vocab) {
+  const auto head = random_tokens(150, vocab, 1);
+  for (std::int64_t tag = 0; tag < 9; ++tag) {
+    const auto question = joined(head, random_tokens(40, vocab, 50 + static_cast<std::uint64_t>(tag) / 3));
+    if (tag % 3 == 2) {
+      engine.submit(GenerateJob{.tag = tag,
+                                .prompt = question,
+                                .max_new_tokens = 6,
+                                .temperature = 1,
+                                .key = 3,
+                                .repeats = {0, 1},
+                                .stops = {}});
+      continue;
+    }
+    ScoreJob job{.tag = tag, .sequences = {}};
+    for (std::uint64_t c = 0; c < 3; ++c)
+      job.sequences.push_back(
+          {joined(question, random_tokens(4, vocab, c + 10 * static_cast<std::uint64_t>(tag))), 190 - tag % 3});
+    engine.submit(std::move(job));
+  }
+}
+
+TEST(Engine, SharesBeginningsAcrossJobs) {
+  const auto run = [](const EngineOptions& options, std::int64_t cache_sequences) {
+    const auto model = load_test_model("nano", {.max_rows = 512, .cone = true});
+    EngineOptions bounded = options;
+    bounded.cache_bytes = cache_sequences * model->caches().bytes_for(200);
+    Engine engine(*model, nullptr, bounded);
+    submit_family(engine, model->config().vocab_size);
+    const auto results = run_all(engine);
+    EXPECT_LE(model->caches().used_bytes(),
+              bounded.cache_bytes == 0 ? model->caches().used_bytes() : bounded.cache_bytes);
+    std::int64_t computed = 0;
+    for (const auto& [tag, r] : results) computed += r.computed_tokens;
+    return std::pair(text_of(results), computed);
+  };
+  const auto [reference, all_rows] = run({.row_budget = 512, .prefix_sharing = false}, 0);
+  const auto [shared, rows] = run({.row_budget = 512}, 0);
+  EXPECT_EQ(shared, reference);
+  // The head once, each question once more; then what is each one's own.
+  EXPECT_LE(rows, 150 + 3 * 40 + 6 * 3 * 6 + 3 * 2 * 8);
+  EXPECT_GT(all_rows, 24 * 189);
+  // However little room there is, the numbers are the same.
+  for (const std::int64_t sequences : {1, 2, 3, 5}) {
+    EXPECT_EQ(run({.row_budget = 64, .max_sequences = 4}, sequences).first, reference) << sequences;
+    EXPECT_EQ(run({.row_budget = 512, .max_sequences = sequences}, 0).first, reference) << sequences;
+  }
+}
+
+TEST(Engine, CountsTheRowsThatTheConeNeeds) {
+  // One wanted row at the end of a context: the closed form of the cone, layer by layer.
+  const auto model = load_test_model("nano", {.max_rows = 512, .cone = true});
+  const config::ModelConfig& config = model->config();
+  const std::int64_t n = full_tier() ? 4096 : 1024;
+  Engine engine(*model, nullptr, {.row_budget = 512});
+  engine.submit(ScoreJob{0, {{random_tokens(n + 1, config.vocab_size, 1), n}}});
+  run_all(engine);
+  for (int l = 0; l < config.n_layers; ++l) {
+    const auto layer = static_cast<std::size_t>(l);
+    const model::LayerCounters& computed = model->counters()[layer];
+    const std::int64_t above = config.n_layers - 1 - l;
+    const std::int64_t full = l < config.cone_layer() ? n : std::min(n, 1 + above * (config.window_size - 1));
+    const std::int64_t window = l < config.cone_layer() ? n : std::min(n, 1 + (above + 1) * (config.window_size - 1));
+    EXPECT_EQ(computed.full_rows, full) << l;
+    EXPECT_EQ(computed.window_rows, window) << l;
+    EXPECT_EQ(computed.source_rows, l == 2 || l == 5 ? n : 0) << l;
+    EXPECT_EQ(engine.counters().needed[layer].full_rows, full) << l;
+    EXPECT_EQ(engine.counters().needed[layer].window_rows, window) << l;
+    EXPECT_EQ(engine.counters().needed[layer].source_rows, computed.source_rows) << l;
+  }
 }
 
 TEST(Engine, GreedyDrawsAreTheArgmaxAndRepeatsOfThemAreEqual) {
@@ -241,6 +315,14 @@ class NanAt : public model::Observer {
   std::int64_t skip_, row_, seen_ = 0;
 };
 
+// Overwrites the first row of the last layer's input, if all 600 rows are there.
+class NanInTopLayer : public model::Observer {
+ public:
+  void layer_input(int layer, const kernels::Mat<kernels::bf16>& h, const kernels::Mat<float>&) override {
+    if (layer == 7 && h.extent(0) == 600) h(0, 0) = kernels::bf16(NAN);
+  }
+};
+
 TEST(Engine, ANonfiniteRowFailsItsOwnSequenceAndNoOther) {
   const auto model = load_test_model("nano", {.max_rows = 512, .cone = false});
   const std::int64_t vocab = model->config().vocab_size;
@@ -263,6 +345,39 @@ TEST(Engine, ANonfiniteRowFailsItsOwnSequenceAndNoOther) {
   for (const std::int64_t tag : {0, 2}) {
     ASSERT_FALSE(broken.at(tag).failure);
     EXPECT_EQ(text_of({{tag, broken.at(tag)}}), text_of({{tag, whole.at(tag)}}));
+  }
+}
+
+TEST(Engine, WhereASharedBeginningFailsEachFindsOutForItself) {
+  const auto model = load_test_model("nano", {.max_rows = 512, .cone = false});
+  const std::int64_t vocab = model->config().vocab_size;
+  const auto context = random_tokens(40, vocab, 9);
+  Engine engine(*model, nullptr, {.row_budget = 512});
+  for (std::int64_t tag = 0; tag < 3; ++tag)
+    engine.submit(ScoreJob{tag, {{joined(context, random_tokens(5, vocab, static_cast<std::uint64_t>(tag))), 40}}});
+  NanAt nan(0, 17);  // in the first step, which holds nothing but the common beginning
+  model->observe(&nan);
+  const auto results = run_all(engine);
+  model->observe(nullptr);
+  // The rows that are run again are well: nobody fails.
+  for (std::int64_t tag = 0; tag < 3; ++tag) EXPECT_FALSE(results.at(tag).failure) << tag;
+  Engine again(*model, nullptr, {.row_budget = 512, .prefix_sharing = false});
+  for (std::int64_t tag = 0; tag < 3; ++tag)
+    again.submit(ScoreJob{tag, {{joined(context, random_tokens(5, vocab, static_cast<std::uint64_t>(tag))), 40}}});
+  EXPECT_EQ(text_of(results), text_of(run_all(again)));
+}
+
+TEST(Engine, WithTheConeOffRowsThatNothingWantedSeesDoNotFail) {
+  // The 20 last layers' worth of windows end long before the first row of 600.
+  for (const bool cone : {true, false}) {
+    const auto model = load_test_model("nano", {.max_rows = 1024, .cone = cone});
+    Engine engine(*model, nullptr, {.row_budget = 1024});
+    engine.submit(ScoreJob{0, {{random_tokens(601, model->config().vocab_size, 2), 600}}});
+    NanInTopLayer nan;
+    model->observe(&nan);
+    const auto results = run_all(engine);
+    model->observe(nullptr);
+    EXPECT_FALSE(results.at(0).failure) << cone;
   }
 }
 
