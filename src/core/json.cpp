@@ -33,7 +33,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& v) override {
     if (!keys_.back().insert(v).second) {
-      cause_ = fmt::format("the key \"{}\" stands twice in one object", v.substr(0, kShownBytes));
+      cause_ = fmt::format("the key \"{}\" stands twice in one object", repair_utf8(v.substr(0, kShownBytes)));
       return false;
     }
     return dom_.key(v);
@@ -49,12 +49,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     return dom_.end_array();
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
-    if (cause_.empty()) {
-      const std::string_view text = e.what();
-      const std::size_t colon = text.find(": ", text.find("column"));
-      cause_ = fmt::format("not JSON at byte {}: {}", position,
-                           colon == std::string_view::npos ? text : text.substr(colon + 2));
-    }
+    if (cause_.empty()) cause_ = json_error(position, e.what());
     return false;
   }
   [[nodiscard]] std::string cause() const { return cause_.empty() ? "not JSON" : cause_; }
@@ -87,16 +82,33 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string shown(const Json& value) {
+std::string shown(const Json& value, std::size_t limit = kShownBytes) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kShownBytes) {
-    text.resize(kShownBytes);
-    text += "...";
+  if (text.size() > limit) {
+    text = repair_utf8(text.substr(0, limit)) + "...";
   }
   return text;
 }
 
 }  // namespace
+
+std::string json_error(std::size_t position, std::string_view what) {
+  const std::size_t colon = what.find(": ", what.find("column"));
+  if (colon != std::string_view::npos) what.remove_prefix(colon + 2);
+  constexpr std::string_view kRead = "; last read: '";
+  const std::size_t read = what.find(kRead);
+  if (read == std::string_view::npos) return fmt::format("not JSON at byte {}: {}", position, repair_utf8(what));
+  std::string_view last = what.substr(read + kRead.size());  // all of a string, however long
+  last = last.substr(0, last.rfind('\''));
+  if (last.size() > kShownBytes) last.remove_prefix(last.size() - kShownBytes);
+  return fmt::format("not JSON at byte {}: {}; last read: {}", position, what.substr(0, read),
+                     shown(Json(last), last.size() * 6 + 2));
+}
+
+std::string repair_utf8(std::string_view text) {
+  // The JSON library replaces what is invalid, when asked, as it writes.
+  return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
+}
 
 std::optional<std::string> try_parse_json(std::string_view text, Json& out) {
   out = Json();
@@ -239,7 +251,7 @@ void JsonObject::finish() const {
   for (const auto& [key, value] : object_->items()) {
     if (known_.contains(key)) continue;
     const std::string near = nearest_name(key, {known_.begin(), known_.end()});
-    fail(code_, "{} is unknown{}", full(key.substr(0, kShownBytes)),
+    fail(code_, "{} is unknown{}", full(repair_utf8(key.substr(0, kShownBytes))),
          near.empty() ? std::string() : fmt::format("; did you mean {}?", near));
   }
 }

@@ -24,6 +24,13 @@ Json parse_json(std::string_view text, std::string_view what, ExitCode code);
 // As parse_json, but returns the cause instead of throwing; used where the caller has its own message form.
 std::optional<std::string> try_parse_json(std::string_view text, Json& out);
 
+// The cause line of a parser's exception: "not JSON at byte 7: invalid string: ...; last read: \"...\"" with the end of
+// what was read, always valid UTF-8.  `what` is the exception's text.
+std::string json_error(std::size_t position, std::string_view what);
+
+// `text` with what is no UTF-8 replaced by U+FFFD.
+std::string repair_utf8(std::string_view text);
+
 // The name in `names` nearest to `word` by edit distance, or empty when none is near.
 std::string nearest_name(std::string_view word, const std::vector<std::string>& names);
 

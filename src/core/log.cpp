@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/log.hpp"
 
+#include "core/json.hpp"
+
 #include <memory>
+#include <string>
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -36,7 +39,7 @@ void write(Level level, std::string_view line) {
 void cause(std::string_view text) noexcept {
   try {
     std::string line = "bathys: error: ";
-    for (const char c : text) {
+    for (const char c : repair_utf8(text)) {
       const auto byte = static_cast<unsigned char>(c);
       if (byte < 0x20 || byte == 0x7f) {
         line += fmt::format("\\x{:02x}", byte);

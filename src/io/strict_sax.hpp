@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/json.hpp"
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,12 +37,7 @@ class StrictSax : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return true; }
   bool end_array() override { return true; }
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
-    if (cause_.empty()) {
-      const std::string_view text = e.what();
-      const std::size_t colon = text.find(": ", text.find("column"));
-      cause_ = fmt::format("not JSON at byte {}: {}", position,
-                           colon == std::string_view::npos ? text : text.substr(colon + 2));
-    }
+    if (cause_.empty()) cause_ = json_error(position, e.what());
     return false;
   }
 

@@ -146,8 +146,6 @@ BATHYS_FUNCTION float exp_float(float x) {
          float_of_bits(static_cast<std::uint32_t>(whole - half + 127) << 23);
 }
 
-BATHYS_FUNCTION float log_float(float x) { return static_cast<float>(log_double(static_cast<double>(x))); }
-
 // 1 / (1 + exp(-x)).
 BATHYS_FUNCTION float sigmoid(float x) { return 1.0F / (1.0F + exp_float(-x)); }
 

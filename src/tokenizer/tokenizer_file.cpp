@@ -134,10 +134,8 @@ class FileReader final : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
-    if (!cause_.empty()) return false;
-    const std::string_view text = e.what();
-    const std::size_t colon = text.find(": ", text.find("column"));
-    return refuse("not JSON at byte {}: {}", position, colon == std::string_view::npos ? text : text.substr(colon + 2));
+    if (cause_.empty()) cause_ = json_error(position, e.what());
+    return false;
   }
 
  private:

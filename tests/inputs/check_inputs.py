@@ -12,7 +12,9 @@ a `url`): unique `custom_id` of 1..512 bytes, `url` known, `body` an object.
 import json
 import pathlib
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import planted  # noqa: E402  (found by the line above)
 
 URLS = {
     "bathys:loglikelihood",
@@ -116,28 +118,5 @@ PLANTED = {  # file -> (bytes, words of the problem; None: clean)
 }
 
 
-def self_test():
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, (data, _) in PLANTED.items():
-            (pathlib.Path(scratch) / name).write_bytes(data)
-        problems, _ = check_tree(scratch)
-    wrong = []
-    for name, (_, words) in PLANTED.items():
-        found = [p for p in problems if f"/{name}:" in p]
-        if (words is None) != (not found) or (words and words not in found[0]):
-            wrong.append(f"{name}: expected {words!r}, found {found}")
-    return wrong, len(PLANTED)
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    problems, n_files = self_test() if sys.argv[1] == "--self-test" else check_tree(sys.argv[1])
-    for problem in problems:
-        print(problem)
-    print(f"{n_files} files, {len(problems)} problems")
-    sys.exit(1 if problems else 0)
-
-
 if __name__ == "__main__":
-    main()
+    planted.main(__doc__, PLANTED, check_tree)

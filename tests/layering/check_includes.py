@@ -12,7 +12,9 @@ An outside library may be named only where it belongs, so that each can be excha
 import pathlib
 import re
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import planted  # noqa: E402  (found by the line above)
 
 # folder -> (layer, folders it may include). None: every folder of a smaller layer.
 FOLDERS = {
@@ -86,7 +88,7 @@ def check_file(source, path):
     folder = name.split("/")[0]
     text = path.read_text(encoding="utf-8")
     if folder not in FOLDERS:
-        return [f"{name}: folder {folder} has no row in tests/layering/check_includes.py"]
+        return [f"src/{name}: folder {folder} has no row in tests/layering/check_includes.py"]
     found = []
     if not text.startswith("// SPDX-License-Identifier: Apache-2.0\n"):
         found.append("first line is not the SPDX line")
@@ -127,30 +129,5 @@ PLANTED = {  # file -> (text, words that must be in the one problem found; None:
 }
 
 
-def self_test():
-    with tempfile.TemporaryDirectory() as scratch:
-        for name, (text, _) in PLANTED.items():
-            path = pathlib.Path(scratch) / "src" / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        problems, _ = check_tree(scratch)
-    wrong = []
-    for name, (_, words) in PLANTED.items():
-        found = [p for p in problems if name in p]
-        if (words is None) != (not found) or (words and (len(found) != 1 or words not in found[0])):
-            wrong.append(f"{name}: expected {words!r}, found {found}")
-    return wrong, len(PLANTED)
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    problems, n_files = self_test() if sys.argv[1] == "--self-test" else check_tree(sys.argv[1])
-    for problem in problems:
-        print(problem)
-    print(f"{n_files} files, {len(problems)} problems")
-    sys.exit(1 if problems else 0)
-
-
 if __name__ == "__main__":
-    main()
+    planted.main(__doc__, PLANTED, check_tree, below="src")

@@ -222,6 +222,13 @@ void expect_round_trip(const Tokenizer& tokenizer, const std::string& text) {
   }
 }
 
+// A cause is a short text, whatever it quotes.
+void expect_readable(std::string_view cause) {
+  EXPECT_FALSE(cause.empty());
+  EXPECT_LT(cause.size(), 3000U) << cause;
+  EXPECT_TRUE(is_valid_utf8(cause)) << cause;
+}
+
 TEST(Fuzz, JsonIsReadOrRefused) {
   const std::vector<Json> chats = test::read_json_lines(BATHYS_TEST_DATA "/cases/files/chat_cases.jsonl");
   fuzz([&](Random& random) {
@@ -231,7 +238,7 @@ TEST(Fuzz, JsonIsReadOrRefused) {
     Json value;
     const auto cause = try_parse_json(text, value);
     if (cause) {
-      EXPECT_FALSE(cause->empty());
+      expect_readable(*cause);
       return;
     }
     Json again;
@@ -277,6 +284,7 @@ TEST(Fuzz, TokenizerFilesAreReadOrRefused) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::bad_input);
       EXPECT_EQ(std::string(error.what()).rfind("t.json", 0), 0U) << error.what();
+      expect_readable(error.what());
     }
   });
   EXPECT_GT(taken, 0);
