@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace bathys {
 
@@ -11,5 +12,10 @@ struct ProcessMemory {
   std::int64_t peak_bytes = 0;
 };
 [[nodiscard]] ProcessMemory process_memory();
+
+// Bytes that the processes of this one's control group may still take together before the kernel ends one: the node's
+// free memory, or what a limit of the group or of one above it (a Slurm job's --mem) leaves.  0 where the kernel does
+// not say.   root: where the file system begins, for tests
+[[nodiscard]] std::int64_t available_memory(const std::string& root = "");
 
 }  // namespace bathys

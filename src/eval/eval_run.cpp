@@ -8,6 +8,7 @@
 #include "eval/json_text.hpp"
 #include "eval/request_reader.hpp"
 #include "eval/result_files.hpp"
+#include "eval/run_order.hpp"
 #include "io/atomic_file.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
@@ -178,6 +179,7 @@ void EvalRun::State::share_todo() {
     }
     if (!repeats.empty()) todo.emplace_back(i, std::move(repeats));
   }
+  sort_for_running(requests, todo);
 }
 
 void EvalRun::State::begin_journal() {

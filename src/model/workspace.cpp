@@ -128,4 +128,14 @@ std::int64_t Workspace::bytes() const {
   return total;
 }
 
+// Every buffer is linear in the step's rows once those are no fewer than the head's: two small workspaces tell the size
+// of a large one, and no second list of buffers has to agree with the first.
+std::int64_t Workspace::bytes_for(const config::ModelConfig& c, const LocalSizes& local, std::int64_t t,
+                                  std::int64_t n_head_rows) {
+  if (t <= n_head_rows) return Workspace(c, local, t, n_head_rows).bytes();
+  const std::int64_t least = Workspace(c, local, n_head_rows, n_head_rows).bytes();
+  const std::int64_t row = Workspace(c, local, n_head_rows + 1, n_head_rows).bytes() - least;
+  return least + (t - n_head_rows) * row;
+}
+
 }  // namespace bathys::model

@@ -27,6 +27,9 @@ struct Workspace {
   Workspace(const config::ModelConfig& config, const LocalSizes& local, std::int64_t max_rows, std::int64_t head_rows);
   void poison(const Exec& exec) const;
   [[nodiscard]] std::int64_t bytes() const;
+  // What bytes() would be, without allocating it.
+  [[nodiscard]] static std::int64_t bytes_for(const config::ModelConfig& config, const LocalSizes& local,
+                                              std::int64_t max_rows, std::int64_t head_rows);
 
   // The stream: copies and the mix that collapses them; two of each, to compact rows from one into the other.
   Mat<bf16> h[2];     // [T, M*D]
