@@ -5,7 +5,8 @@
   compare_chat_with_recipe.py BATHYS TOKENIZER.json [--seed N] [--conversations N] [--answers N]
 
 Conversations of random turns, tools, schemas, choices and formats: ids must be equal, and what the package refuses must be
-refused. Answers of random pieces: reasoning, content and calls must be equal. Exit 1 at the first difference.
+refused; every option and pair of options must have occurred. Answers of random pieces: reasoning, content and calls must be
+equal. The differences that docs/chat.md lists must be there, each as it is described. Exit 1 at the first that is not so.
 """
 import argparse
 import json
@@ -96,7 +97,9 @@ def messages(rng):
         if role == "assistant" and rng.random() < 0.6:
             message["reasoning_content"] = rng.choice(TEXTS + [None])
         out.append(message)
-    if out[-1]["role"] == "assistant" and rng.random() < 0.5:
+    if rng.random() < 0.15:
+        out.append({"role": "assistant", "content": content(rng, False)})
+    if out[-1]["role"] == "assistant" and rng.random() < 0.6:
         out[-1]["prefix"] = True
     return out
 
@@ -118,18 +121,21 @@ def tools_text(rng):
 
 
 def body_text(rng):
-    members = ['"model":"DeepSeek-V4.1-Flash"', '"messages":' + json.dumps(messages(rng), ensure_ascii=rng.random() < 0.5)]
+    turns = messages(rng)
+    form = rng.choice(['{"type":"text"}', '{"type":"json_object"}', '{"type":"json_schema","json_schema":{"name":"n","schema":{"default":' + json_text(rng) + "}}}"])
+    if "json_object" in form and rng.random() < 0.7:  # which the package takes only where a message speaks of it
+        turns.insert(0, {"role": "system", "content": "reply in Json"})
+    members = ['"model":"DeepSeek-V4.1-Flash"', '"messages":' + json.dumps(turns, ensure_ascii=rng.random() < 0.5)]
     if rng.random() < 0.7:
         members.append('"thinking":{"type":"' + rng.choice(["enabled", "disabled", "disabled", "adaptive"]) + '"}')
-    if rng.random() < 0.3:
+    if rng.random() < 0.7:
         members.append('"reasoning_effort":"' + rng.choice(["none", "minimal", "low", "medium", "high", "xhigh", "max"]) + '"')
     if rng.random() < 0.6:
         members.append('"tools":' + tools_text(rng))
     if rng.random() < 0.4:
         members.append('"tool_choice":' + rng.choice(['"auto"', '"none"', '"required"', '{"type":"function","function":{"name":"f"}}']))
-    if rng.random() < 0.3:
-        members.append('"response_format":' + rng.choice(['{"type":"text"}', '{"type":"json_object"}',
-                                                          '{"type":"json_schema","json_schema":{"name":"n","schema":{"default":' + json_text(rng) + "}}}"]))
+    if rng.random() < 0.6:
+        members.append('"response_format":' + form)
     return "{" + ",".join(members) + "}"
 
 
@@ -162,7 +168,114 @@ def compare_chats(args, rng):
     for body, _ in refused[:args.refusals]:
         if run(args.bathys, args.tokenizer, "--chat", [body])[0] != 65:
             sys.exit(f"the package refuses {body}")
-    print(f"conversations={len(taken)} refused={min(len(refused), args.refusals)}")
+    options, pairs = coverage([body for body, _ in taken])
+    print(f"conversations={len(taken)} refused={min(len(refused), args.refusals)} options={options} pairs={pairs}")
+
+
+# Each option of a conversation: its values.
+THINKING = ["unset", "enabled", "disabled", "adaptive"]
+EFFORTS = ["unset", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
+CHOICES = ["unset", "auto", "none", "required", "one"]
+FORMATS = ["unset", "text", "json_object", "json_schema"]
+TURNS = ["system", "user", "assistant", "calls", "reasoning", "latest_reminder", "images", "prefix"]
+
+
+def options_of(text):
+    """What a conversation has, as (option, value)."""
+    body = json.loads(text)
+    choice = body.get("tool_choice", "unset")
+    found = {("thinking", body.get("thinking", {}).get("type", "unset")), ("effort", body.get("reasoning_effort", "unset")),
+             ("choice", "one" if isinstance(choice, dict) else choice), ("format", body.get("response_format", {}).get("type", "unset")),
+             ("tools", min(len(body.get("tools", [])), 2))}
+    for message in body["messages"]:
+        found.add(("turn", message["role"]))
+        parts = message.get("content")
+        for name, there in (("calls", message.get("tool_calls")), ("reasoning", message.get("reasoning_content")), ("prefix", message.get("prefix")),
+                            ("images", isinstance(parts, list) and any(part["type"] == "image_url" for part in parts))):
+            if there:
+                found.add(("turn", name))
+    return found
+
+
+def coverage(bodies):
+    """Every value of every option has occurred, and every pair of values of two options that can stand together."""
+    seen = [options_of(body) for body in bodies]
+    values = {"thinking": THINKING, "effort": EFFORTS, "choice": CHOICES, "format": FORMATS, "tools": [0, 1, 2], "turn": TURNS}
+    wanted = [(option, value) for option in values for value in values[option]]
+    pairs = [(a, b) for n, a in enumerate(wanted) for b in wanted[n + 1:] if (a[0] != b[0] or a[0] == "turn") and (a, b) not in IMPOSSIBLE and (b, a) not in IMPOSSIBLE]
+    missing = [value for value in wanted if not any(value in found for found in seen)] + [pair for pair in pairs if not any(pair[0] in found and pair[1] in found for found in seen)]
+    if missing:
+        sys.exit(f"the conversations lack {missing[:10]}: raise --conversations")
+    return len(wanted), len(pairs)
+
+
+# The package demands no call while thinking, nor of a model without tools, and continues no turn beside tools, calls or JSON.
+IMPOSSIBLE = {(("choice", choice), other) for choice in ("required", "one") for other in [("thinking", "enabled"), ("thinking", "adaptive"), ("tools", 0)]}
+IMPOSSIBLE |= {(other, ("turn", "prefix")) for other in [("tools", 1), ("tools", 2), ("turn", "calls"), ("format", "json_object")]}
+IMPOSSIBLE |= {(("choice", choice), ("turn", "prefix")) for choice in ("required", "one")}
+
+
+U = '{"role":"user","content":"q"}'
+TURN = '{"role":"user","content":"q"},{"role":"assistant","content":"a","reasoning_content":"r"},{"role":"user","content":"s"}'
+PLAIN = f'"messages":[{U}]'
+
+
+def tool(members):
+    return f'{PLAIN},"tools":[{{"type":"function","function":{{"name":"f"{members}}}}}]'
+
+
+def compare_differences(args):
+    """docs/chat.md, "Where bathys differs" and "Answers": each point with what the package does and what bathys does."""
+
+    def theirs(members):
+        try:
+            request = recipe.ChatCompletionRequest('{"model":"DeepSeek-V4.1-Flash",' + members + "}")
+            return ENCODING.render_conversation(request.convert(OPTIONS).conversation).prompt
+        except (recipe.ConversionError, ValueError):
+            return None
+
+    def ours(members):
+        done = subprocess.run([args.bathys, "tokenize", "--model", args.tokenizer, "--chat", "--decode"], input="{" + members + "}\n", capture_output=True, encoding="utf-8")
+        if done.returncode not in (0, 65):
+            sys.exit(f"{members}: bathys ended with {done.returncode}: {done.stderr}")
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    plain, chat = theirs(PLAIN), theirs(PLAIN + ',"thinking":{"type":"disabled"}')
+    described = [(f'{PLAIN},"reasoning_effort":{n}', None, plain.replace("Effort: 75", f"Effort: {n}")) for n in (1, 30, 99, 100)]
+    described += [(f'{PLAIN},"effort":"low"', plain, theirs(PLAIN + ',"reasoning_effort":"low"'))]
+    described += [(PLAIN + ',"thinking":true', None, plain), (PLAIN + ',"thinking":false', None, chat)]
+    kept = theirs(f'"messages":[{TURN}]')
+    described += [(f'"messages":[{TURN}],"drop_thinking":false', kept, kept.replace("<｜Assistant｜></think>a", "<｜Assistant｜><think>r</think>a"))]
+    for task in ("query", "authority", "domain", "read_url"):
+        marked = U[:-1] + f',"task":"{task}"}}'
+        described += [(f'"messages":[{marked}]', plain, plain.replace("<｜Assistant｜><think>", f"<｜{task}｜>"))]
+    marked = U[:-1] + ',"task":"action"}'
+    described += [(f'"messages":[{marked}]', plain, plain + "<｜action｜>")]
+    titled = '{"role":"user","content":"q"},{"role":"assistant","content":"a","task":"title"}'
+    described += [(f'"messages":[{titled}]', theirs(f'"messages":[{titled}]'), plain.removesuffix("<think>") + "</think>a<｜end▁of▁sentence｜><｜title｜>")]
+    single = theirs(tool(',"description":"d\\n"'))
+    described += [(PLAIN + ',"tools":[{"type":"namespace","name":"n","description":"d","tools":[{"type":"function","name":"f"}]}]', None, single.replace('"name": "f"', '"name": "n::f"'))]
+    strict = tool(',"strict":true,"parameters":{"type":"object","properties":{},"required":[],"additionalProperties":false}')
+    inside = '"messages":[' + U[:-1] + ',"tools":[{"type":"function","function":{"name":"f"}}]}]'
+    twice = '"messages":[{"role":"user","content":"p","content":"q"}]'
+    described += [(members, theirs(members), None) for members in (strict, PLAIN + ',"response_format":{"type":"regex","regex":"a"}', inside, twice)]
+    described += [(tool(',"parameters":{"type":"object","properties":5}'), None, theirs(tool(',"parameters":{"type":"object"}')).replace('{"type": "object"}', '{"type": "object", "properties": 5}'))]
+    image = '"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"ADDRESS"}}]}]'
+    described += [(image.replace("ADDRESS", "nonsense"), None, theirs(image.replace("ADDRESS", "https://example.org/a.png")))]
+    for members, their_prompt, our_prompt in described:
+        if theirs(members) != their_prompt or ours(members) != our_prompt or their_prompt == our_prompt:
+            sys.exit(f"docs/chat.md describes another difference for {members}\n  ours     {ours(members)!r}\n  expected {our_prompt!r}\n  theirs   {theirs(members)!r}")
+    # Service policy that a prompt does not show: the request's own temperature stays (tests/eval has its effect).
+    begin, end = '\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name="f">\n', "</｜DSML｜ invoke>\n</｜DSML｜ calls>"
+    odd = '<｜DSML｜ parameter name="a "b\\" string="true">1</｜DSML｜ parameter>\n'
+    answers = [(begin + odd + end, "", '{"a: "1"}', "", '{"a \\"b\\\\": "1"}'), (begin + '<｜DSML｜ parameter name="ab', "", '{"ab', "", ""), ("a <" + begin + end, "a <\n", "{}", "a <", "{}")]
+    found = run(args.bathys, args.tokenizer, "--answer", [json.dumps({"output": text, "thinking": False}) for text, *_ in answers])[1]
+    for (text, their_content, their_arguments, our_content, our_arguments), answer in zip(answers, found, strict=True):
+        official = official_answer(text, False)
+        pairs = [(x["content"], x["calls"][0]["arguments"]) for x in (official, answer)]
+        if pairs != [(their_content, their_arguments), (our_content, our_arguments)]:
+            sys.exit(f"docs/chat.md describes another difference for {text!r}\n  ours   {answer}\n  theirs {official}")
+    print(f"differences={len(described) + len(answers)}")
 
 
 # What answers are made of; malformed tags among them. (Where "<" stands before the line breaks before calls, the package keeps one of them.)
@@ -225,13 +338,14 @@ def main():
     parser.add_argument("bathys")
     parser.add_argument("tokenizer")
     parser.add_argument("--seed", type=int, default=41)
-    parser.add_argument("--conversations", type=int, default=1000)
+    parser.add_argument("--conversations", type=int, default=1500)
     parser.add_argument("--refusals", type=int, default=30, help="of the conversations that the package refuses")
     parser.add_argument("--answers", type=int, default=2000)
     args = parser.parse_args()
     rng = random.Random(args.seed)
     compare_chats(args, rng)
     compare_answers(args, rng)
+    compare_differences(args)
 
 
 if __name__ == "__main__":
