@@ -50,6 +50,8 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path, std::optional<
   require(in.is_open(), ExitCode::bad_input, "{}: cannot be opened, expected a tokenizer.json", path.string());
   std::string text;
   constexpr std::size_t kPart = std::size_t{4} << 20;
+  const std::uintmax_t known = std::filesystem::file_size(path, error);
+  if (!error && known <= kMaxFileBytes) text.reserve(static_cast<std::size_t>(known) + kPart + 1);
   for (std::size_t size = 0; in && size <= kMaxFileBytes; text.resize(size)) {  // a pipe has no size
     text.resize(size + kPart);
     in.read(text.data() + size, kPart);

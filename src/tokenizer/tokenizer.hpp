@@ -15,7 +15,7 @@ namespace bathys::tokenizer {
 using TokenId = std::int32_t;
 
 // Byte-level BPE of the DeepSeek family, read from a tokenizer.json; ids and texts equal those of the Hugging Face
-// tokenizers library 0.23 (docs/file_formats.md says what of the format is understood).  All const functions may run in
+// tokenizers library 0.23 (docs/tokenizer.md says what of the format is understood).  All const functions may run in
 // many threads.
 class Tokenizer {
  public:
