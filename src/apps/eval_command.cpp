@@ -3,27 +3,31 @@
 #include "apps/run_options.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
+#include "eval/dry_run.hpp"
 #include "eval/eval_run.hpp"
 #include "io/hash.hpp"
 #include "io/output.hpp"
+#include "numerics/version.hpp"
+#include "parallel/agree.hpp"
 #include "parallel/signals.hpp"
+#include "tokenizer/prompt.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include <fcntl.h>
 
 namespace bathys::apps {
 namespace {
 
-// What a change of makes old answers and new ones incomparable; a resume compares it.
-constexpr const char* kNumericsVersion = "1";
-constexpr const char* kEncoderVersion = "chat-1";
-
 struct Options {
   RunOptions run;
   eval::EvalOptions eval;
+  bool dry_run = false;
+  std::string speed_from;  // a run folder
 };
 
 std::string base_name(const std::string& folder) {
@@ -43,10 +47,11 @@ eval::EvalSubject make_subject(const OpenModel& open, const Options& options, co
   for (const io::ShardDataset& dataset : open.shards.index.datasets) checkpoint += dataset.pieces_xxh3;
   subject.identity = {{"checkpoint", io::sha256_hex(checkpoint)},
                       {"tokenizer_sha256", io::sha256_hex(open.shards.index.tokenizer_json)},
-                      {"encoder", kEncoderVersion},
+                      {"encoder", std::string(tokenizer::kPromptVersion)},
+                      {"records", std::string(eval::kRecordVersion)},
                       {"reductions", options.run.reductions},
                       {"device_kind", session.device() < 0 ? "cpu" : "gpu"},
-                      {"numerics_version", kNumericsVersion}};
+                      {"numerics_version", std::string(numerics::kNumericsVersion)}};
   subject.options = {{"program", program_version()},
                      {"model", options.run.model},
                      {"ranks", std::to_string(session.size())},
@@ -69,12 +74,52 @@ void print_table(const std::string& table) {
   out.finish();
 }
 
+// Whether `inner` is `outer` or lies below it, symbolic links followed.
+bool is_inside(const std::string& inner, const std::string& outer) {
+  std::error_code none;
+  const auto at = std::filesystem::weakly_canonical(inner, none);
+  const auto around = std::filesystem::weakly_canonical(outer, none);
+  return std::mismatch(around.begin(), around.end(), at.begin(), at.end()).first == around.end();
+}
+
+// What the command line asks for can be, as far as the model's config tells.
+void check_options(const Options& options, const OpenModel& open) {
+  require(!is_inside(options.eval.out, options.run.model), ExitCode::usage,
+          "--out {} lies in the folder of the shards {}, which holds nothing but the model; choose another",
+          options.eval.out, options.run.model);
+  const std::int64_t longest = open.shards.config.max_position_embeddings;
+  require(options.eval.max_length <= longest, ExitCode::usage,
+          "--max-length is {}, but the model is made for {} positions; give a smaller one or none",
+          options.eval.max_length, longest);
+}
+
+// --dry-run: rank 0 reads and prepares every request; no weight is read and nothing is written.
+ExitCode estimate(parallel::Session& session, const OpenModel& open, const Options& options,
+                  const eval::EvalSubject& subject) {
+  parallel::agree(session.world(), [&] {
+    if (session.rank() != 0) return;
+    eval::DryRunOptions dry;
+    dry.requests = options.eval.requests;
+    dry.speed_from = options.speed_from;
+    dry.rules = eval::rules_of(options.eval, subject);
+    dry.tasks = subject.tasks;
+    dry.tasks.prefix_token = options.eval.prefix_token.value_or(subject.tasks.bos);
+    dry.prefix_sharing = options.run.prefix_sharing;
+    dry.config = &open.shards.config;
+    for (const io::ShardDataset& dataset : open.shards.index.datasets) dry.model_bytes += dataset.bytes;
+    print_table(eval::to_text(eval::dry_run(dry)));
+  });
+  return ExitCode::ok;
+}
+
 ExitCode evaluate(parallel::Session& session, const Options& options) {
   // 1. Signals ask for a stop from here on.
   parallel::install_signal_handlers();
   const Timer timer;
   // 2. The model's index, config and tokenizer; no weights yet.
   const OpenModel open = open_model(session, options.run);
+  parallel::agree(session.world(), [&] { check_options(options, open); });
+  if (options.dry_run) return estimate(session, open, options, make_subject(open, options, session));
   // 3. The requests, all of them, and what an earlier start has answered.
   eval::EvalOptions eval_options = options.eval;
   eval_options.layout = parallel::to_string(open.layout);
@@ -111,7 +156,8 @@ void add_eval(CLI::App& program, Commands& commands) {
       ->required();
   app->add_option("--out", eval.out, "run folder")->required();
   app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(whole_seed());
-  app->add_option("--max-length", eval.max_length, "tokens a sequence may have (default: the model's)")
+  app->add_option("--max-length", eval.max_length,
+                  "tokens a sequence may have (default: the model's, which is the most too)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app->add_option("--prefix-token", eval.prefix_token,
                   "id before rolling windows and for empty contexts (default: BOS)")
@@ -123,6 +169,10 @@ void add_eval(CLI::App& program, Commands& commands) {
   app->add_option("--status-seconds", eval.status_seconds, "between progress lines")
       ->check(finite_positive())
       ->capture_default_str();
+  app->add_flag("--dry-run", options->dry_run,
+                "check the requests and count their tokens; reads no weights and writes nothing");
+  app->add_option("--speed-from", options->speed_from,
+                  "with --dry-run: run folder whose speed the time is estimated by");
   app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
   app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")
       ->check(CLI::NonNegativeNumber);

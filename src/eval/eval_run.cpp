@@ -127,11 +127,7 @@ struct EvalRun::State {
 };
 
 void EvalRun::State::read_requests_and_check(const std::string& text) {
-  RequestRules rules;
-  rules.vocab_size = subject.vocab_size;
-  rules.max_length = options.max_length > 0 ? options.max_length : subject.max_length;
-  rules.seed = options.seed;
-  rules.model_names = subject.model_names;
+  const RequestRules rules = rules_of(options, subject);
   RequestFile file = read_requests(text, rules);
   if (speaks()) {
     for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
@@ -219,9 +215,10 @@ void EvalRun::State::keep(const InFlight& job, const engine::JobResult& result) 
   answered += std::ssize(job.repeats);
   guarded([&] {
     const double now = clock.seconds();
-    const std::string item =
-        fmt::format(R"({{"rank":{},"time":{},"seconds":{:.6f},"computed_tokens":{},"reused_tokens":{}}})", world.rank(),
-                    json_string(utc_now()), now - job.submitted_s, result.computed_tokens, result.reused_tokens);
+    const std::string item = fmt::format(
+        R"({{"rank":{},"time":{},"submitted_s":{:.6f},"seconds":{:.6f},"batch":{},"computed_tokens":{},"reused_tokens":{}}})",
+        world.rank(), json_string(utc_now()), job.submitted_s, now - job.submitted_s, in_flight.size(),
+        result.computed_tokens, result.reused_tokens);
     for (const Record& record : make_records(requests[job.request], job.task, subject.tasks, job.repeats, result)) {
       records->put(job.request, record.repeat, journal->append(record, item, journal_file));
     }
@@ -331,6 +328,15 @@ ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
   table = to_table(report);
   if (!whole) return too_many_failed ? ExitCode::some_failed : ExitCode::stopped;
   return records->n_failed() > 0 ? ExitCode::some_failed : ExitCode::ok;
+}
+
+RequestRules rules_of(const EvalOptions& options, const EvalSubject& subject) {
+  RequestRules rules;
+  rules.vocab_size = subject.vocab_size;
+  rules.max_length = options.max_length > 0 ? options.max_length : subject.max_length;
+  rules.seed = options.seed;
+  rules.model_names = subject.model_names;
+  return rules;
 }
 
 EvalRun::EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject subject)

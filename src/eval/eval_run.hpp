@@ -5,6 +5,7 @@
 #include "engine/engine.hpp"
 #include "eval/report.hpp"
 #include "eval/request.hpp"
+#include "eval/request_reader.hpp"
 #include "eval/task.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/watchdog.hpp"
@@ -44,6 +45,9 @@ struct EvalSubject {
   RunIdentity identity;  // of model, tokenizer, numerics, device; the run adds its own
   std::vector<std::pair<std::string, std::string>> options;  // for the report
 };
+
+// What requests of such a run are checked against.
+[[nodiscard]] RequestRules rules_of(const EvalOptions& options, const EvalSubject& subject);
 
 class EvalRun {
  public:

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,6 +64,17 @@ Json speed_json(const RunReport& report) {
   speed["decode_rows"] = report.all_starts.decode_rows;
   speed["prefill_rows_per_s"] = optional_number(rate(report.all_starts.prefill_rows, report.all_starts.prefill_s));
   speed["decode_rows_per_s"] = optional_number(rate(report.all_starts.decode_rows, report.all_starts.decode_s));
+  const double total_s = report.all_starts.total_s;
+  const auto per_s = [&](std::int64_t count) { return rate(count, total_s); };
+  const RunTotals& totals = report.totals;
+  speed["answers_per_s"] = optional_number(per_s(totals.done + totals.failed));
+  for (const auto& [name, count] :
+       {std::pair("scored_tokens", totals.scored_tokens), std::pair("generated_tokens", totals.generated_tokens)}) {
+    speed[std::string(name) + "_per_s"] = optional_number(per_s(count));
+    const auto value = per_s(count);
+    speed[std::string(name) + "_per_s_and_rank"] =
+        value && report.ranks() > 0 ? Json(*value / static_cast<double>(report.ranks())) : Json(nullptr);
+  }
   speed["last_start_over_ranks"] = Json::object();
   for (const PhaseSpread& spread : report.last_start) {
     speed["last_start_over_ranks"][spread.name] = {
@@ -85,6 +98,13 @@ std::vector<PhaseSpread> spread_over_ranks(const std::vector<Progress>& ranks) {
   return out;
 }
 
+std::int64_t RunReport::ranks() const {
+  for (const auto& [name, value] : options) {
+    if (name == "ranks") return std::stoll(value);
+  }
+  return 0;
+}
+
 Json to_json(const RunReport& report) {
   Json json;
   json["schema"] = "bathys.summary.1";
@@ -94,10 +114,14 @@ Json to_json(const RunReport& report) {
   json["finished"] = report.finished;
   json["restarts"] = report.starts - 1;
   json["counts"] = counts_json(report.totals);
+  json["requests"] = report.totals.requests.to_json();
   json["tokens"] = {{"prompt", report.totals.prompt_tokens},
                     {"scored", report.totals.scored_tokens},
                     {"generated", report.totals.generated_tokens},
                     {"reasoning", report.totals.reasoning_tokens}};
+  json["lengths"] = {{"prompt_tokens", report.totals.prompt_lengths.to_json()},
+                     {"completion_tokens", report.totals.completion_lengths.to_json()}};
+  json["latency_s"] = report.totals.latency_s.to_json();
   json["tasks"] = tasks_json(report);
   json["speed"] = speed_json(report);
   return json;
@@ -126,6 +150,11 @@ std::string to_table(const RunReport& report) {
   text += fmt::format("speed    prefill {}, decode {} ({})\n",
                       speed(report.all_starts.prefill_rows, report.all_starts.prefill_s),
                       speed(report.all_starts.decode_rows, report.all_starts.decode_s), kCovers);
+  const Json latency = totals.latency_s.to_json();
+  if (totals.latency_s.n() > 0) {
+    text += fmt::format("latency  median {:.3f} s, 95 % below {:.3f} s, most {:.3f} s\n", latency["p50"].get<double>(),
+                        latency["p95"].get<double>(), latency["max"].get<double>());
+  }
   if (!report.last_start.empty()) {
     text += fmt::format("\n{:<10} {:>10} {:>10} {:>10}   seconds over the ranks, this start\n", "phase", "min",
                         "median", "max");

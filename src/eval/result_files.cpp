@@ -109,6 +109,7 @@ void read_results(const std::vector<Request>& requests, const RecordTable& recor
   announce_all(requests, scores);
   for_each_record(requests, records, [&](const Request& request, std::int32_t, const RecordPlace& place) {
     scores.add(request, parse_json(records.record(place), "a journal record", ExitCode::bad_input));
+    scores.add_item(parse_json(records.item(place), "a journal item", ExitCode::bad_input));
   });
 }
 
@@ -131,6 +132,8 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
     std::string record = records.record(place);
     Json json = parse_json(record, "a journal record", ExitCode::bad_input);
     const ItemScores values = scores.add(request, json);
+    const std::string item = records.item(place);
+    scores.add_item(parse_json(item, "a journal item", ExitCode::bad_input));
     if (item_scores) item_scores->write(scores_line(request, repeat, values));
     if (openai && request.dialect != Dialect::own) openai->add(request, repeat, std::move(json));
     const std::string line = result_line(std::move(record), request);
@@ -138,7 +141,7 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
     if (failed && !place.ok) failed->write(line);
     if (items) {
       items->write(fmt::format("{{\"custom_id\":{},\"repeat\":{},\"start\":{},{}\n", json_string(request.custom_id),
-                               repeat, records.start_of(place), records.item(place).substr(1)));
+                               repeat, records.start_of(place), item.substr(1)));
     }
   });
   results.commit();

@@ -84,7 +84,10 @@ void RunScores::announce(const Request& request) {
     task.has_matches = task.has_matches || generate->gold.has_value();
   task.has_rolling = task.has_rolling || std::holds_alternative<Rolling>(request.body);
   totals_.total += request.n_repeats();
+  totals_.requests.add(request);
 }
+
+void RunScores::add_item(const Json& item) { totals_.latency_s.add(item.at("seconds").get<double>()); }
 
 ItemScores RunScores::add_loglikelihood(const Loglikelihood& body, const Json& result, Task& task) {
   const auto sums = result["logprob"].get<std::vector<double>>();
@@ -134,6 +137,8 @@ ItemScores RunScores::add(const Request& request, const Json& record) {
     return {};
   }
   ++totals_.done;
+  totals_.prompt_lengths.add(usage["prompt_tokens"].get<double>());
+  totals_.completion_lengths.add(usage["completion_tokens"].get<double>());
   const Json& result = record["result"];
   if (const auto* scored = std::get_if<Loglikelihood>(&request.body)) {
     return add_loglikelihood(*scored, result, task);

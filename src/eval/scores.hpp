@@ -2,7 +2,9 @@
 #pragma once
 
 #include "core/json.hpp"
+#include "eval/distribution.hpp"
 #include "eval/request.hpp"
+#include "eval/request_counts.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 #include <cstdint>
@@ -59,6 +61,9 @@ struct RunTotals {
   std::map<std::string, std::int64_t> finish_reasons;
   std::int64_t truncated = 0, in_thinking = 0;
   std::int64_t prompt_tokens = 0, scored_tokens = 0, generated_tokens = 0, reasoning_tokens = 0;
+  RequestCounts requests;
+  Distribution latency_s;                           // of answers, from handed to the engine to answered
+  Distribution prompt_lengths, completion_lengths;  // tokens, of answers that did not fail
 };
 
 // What the built-in checks say of one answer, by name: acc, acc_norm, acc_bytes, exact_match are 0 or 1; of rolling
@@ -72,6 +77,8 @@ class RunScores {
   void announce(const Request& request);
   // Adds one record of it.
   ItemScores add(const Request& request, const Json& record);
+  // Adds what the journal says of one answer beside its record.
+  void add_item(const Json& item);
   [[nodiscard]] const tokenizer::Tokenizer* tokenizer() const { return tokenizer_; }
   [[nodiscard]] const RunTotals& totals() const { return totals_; }
   // Task names in order, each with its scores; requests without a task stand under "".

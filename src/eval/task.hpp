@@ -10,12 +10,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 // A request as work for the engine, and the engine's answer as a record.  Pure functions of their arguments: every rank
 // makes the same jobs, and a record holds nothing that could differ between two runs.
 namespace bathys::eval {
+
+// Of the way from a request to tokens and from the model's answer to a record (splitting, truncation, windows, stops,
+// cuts, members of a record), the prompt's encoding and the numbers apart, which have versions of their own.  Raise it
+// with any change after which some record is another one; a resume compares it.
+inline constexpr std::string_view kRecordVersion = "1";
 
 // Why one request cannot be answered; the run goes on.  Codes: continuation_too_long empty_continuation
 // context_length_exceeded does_not_fit unsupported_parameter invalid_messages nonfinite_value.
