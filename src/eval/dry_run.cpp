@@ -114,7 +114,8 @@ std::string to_text(const DryRun& run) {
   text += row("prompt tokens", fmt::format("{}", run.prompt_tokens));
   text += row("scored tokens", fmt::format("{}", run.scored_tokens));
   text += row("drawn tokens", fmt::format("{}", run.drawn_tokens), "at most");
-  text += row("prefill rows", fmt::format("{}", run.prefill_rows), "tokens through the model before anything is drawn");
+  text += row("prefill rows", fmt::format("{}", run.prefill_rows),
+              "at most: tokens through the model before anything is drawn");
   text += row("longest sequence", fmt::format("{}", run.longest), "tokens, those drawn included");
   text += row("model bytes", fmt::format("{}", run.model_bytes), "of all ranks together");
   text += row("longest cache bytes", fmt::format("{}", run.longest_cache_bytes), "of the longest sequence");

@@ -29,8 +29,9 @@ struct DryRun {
   std::map<std::string, std::int64_t> failures;       // answers that are known to fail, by code
   std::int64_t prompt_tokens = 0, scored_tokens = 0;  // prompt: each context once
   std::int64_t drawn_tokens = 0;                      // at most
-  std::int64_t prefill_rows = 0;                      // tokens that go through the model before anything is drawn
-  std::int64_t longest = 0;                           // tokens of the longest sequence, drawn ones included
+  std::int64_t prefill_rows = 0;  // tokens through the model before anything is drawn, at most: a beginning
+                                  // that requests share is counted once for each of them
+  std::int64_t longest = 0;       // tokens of the longest sequence, drawn ones included
   std::uint64_t model_bytes = 0;
   std::int64_t longest_cache_bytes = 0;  // caches of that sequence
   // From --speed-from, and the time that follows when every generation runs to its limit.

@@ -5,6 +5,7 @@
 import hashlib
 import json
 import os
+import re
 import unittest
 
 from harness import BAD_INPUT, BAD_REQUESTS, CASES, OK, REQUESTS, ROOT, SHARDS, SOME_FAILED, USAGE, Scratch, read_lines, run
@@ -56,13 +57,13 @@ class Report(Scratch):
 
     def test_a_dry_run_counts_what_the_run_then_does_and_writes_nothing(self):
         requests = self.mixed()
-        dry = self.evaluate(requests, "--dry-run")
+        dry = self.evaluate(requests, "--dry-run", "--prefix-sharing", "off")
         self.assertEqual(dry.returncode, OK, dry.stderr)
         self.assertFalse((self.folder / "run").exists())
         self.assertNotIn("event=load", dry.stderr)
         value = {line[:26].strip(): line[26:].split()[0] for line in dry.stdout.splitlines()}
         self.assertEqual(value["seconds"], "-")
-        self.assertEqual(self.evaluate(requests).returncode, SOME_FAILED)
+        self.assertEqual(self.evaluate(requests, "--prefix-sharing", "off").returncode, SOME_FAILED)
         summary = self.summary()
         self.assertEqual(int(value["requests"]), summary["requests"]["lines"])
         self.assertEqual(int(value["answers"]), summary["counts"]["total"])
@@ -75,6 +76,11 @@ class Report(Scratch):
         self.assertEqual(int(value["model bytes"]), json.loads(run("inspect", SHARDS, "--json").stdout)["bytes"])
         again = self.evaluate(requests, "--dry-run", "--speed-from", self.folder / "run", name="other", ranks=2)
         self.assertRegex(again.stdout, r"\nseconds +\d+ ")
+        shared = int(re.search(r"^prefill rows +(\d+)", again.stdout, re.M)[1])
+        self.assertLess(shared, int(value["prefill rows"]))
+        self.assertEqual(self.evaluate(requests, name="shared").returncode, SOME_FAILED)
+        summary = self.summary("shared")
+        self.assertLessEqual(summary["speed"]["prefill_rows"] + summary["speed"]["decode_rows"], shared + int(value["drawn tokens"]))
 
     def test_a_dry_run_refuses_what_the_run_would(self):
         done = self.evaluate(self.write("bad", "{}\n"), "--dry-run")
