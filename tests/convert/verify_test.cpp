@@ -91,6 +91,23 @@ TEST_F(Shards, ShowAFlippedByteInTheirChecksums) {
   expect_error(ExitCode::bad_input, {"layer_00.h5", "checksums/layers.0.attn.wkv.weight"}, [&] { verify(path()); });
 }
 
+// The map of token ids to Engram's classes is stored with its SHA-256; one that is whole but another tokenizer's is
+// found by computing it again.
+TEST_F(Shards, ShowATokenMapThatIsDamagedOrForeign) {
+  io::ShardIndex index = io::read_shard_index(path());
+  ASSERT_EQ(index.compressed_token_map.size(), 1024U);
+  const std::uint64_t at =
+      io::h5::File::open(path("index.h5"), io::h5::Mode::read).info("compressed_token_map").offset.value();
+  flip("index.h5", at + 400);
+  refused_by_structure({"index.h5", "compressed_token_map", "SHA-256", "damaged"});
+  flip("index.h5", at + 400);
+  index.compressed_token_map[100] ^= 1;
+  fs::remove(path("index.h5"));
+  io::write_shard_index(path(), index);
+  EXPECT_EQ(io::read_shard_index(path()).compressed_token_map, index.compressed_token_map);
+  expect_error(ExitCode::bad_input, {"index.h5", "compressed token map", "not its own"}, [&] { verify(path()); });
+}
+
 TEST_F(Shards, ShowTruncationAndMissingFiles) {
   const std::string bytes = slurp(path("layer_03.h5"));
   for (const std::size_t keep : {std::size_t{0}, std::size_t{100}, bytes.size() / 2, bytes.size() - 1}) {
