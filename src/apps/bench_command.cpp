@@ -73,6 +73,7 @@ void add_bench(CLI::App& program, Commands& commands) {
   CLI::App* const app = program.add_subcommand("bench", "Measure kernels beside the machine's own limits");
   app->require_subcommand(1);
   add_tokenizer(*app, commands);
+  add_bench_engine(*app, commands);
   CLI::App* const linear = app->add_subcommand("linear", "Linear layers on packed weights, one process");
   const auto options = std::make_shared<Options>();
   linear->add_option("--kinds", options->linear.kinds, "weights: fp4 fp8 bf16 f32 (default all)")->delimiter(',');

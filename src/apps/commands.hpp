@@ -25,6 +25,7 @@ void add_tokenize(CLI::App& program, Commands& commands);
 void add_eval(CLI::App& program, Commands& commands);
 void add_compare(CLI::App& program, Commands& commands);
 void add_bench(CLI::App& program, Commands& commands);
+void add_bench_engine(CLI::App& bench, Commands& commands);  // below bench
 void add_generate(CLI::App& program, Commands& commands);
 void add_version(CLI::App& program, Commands& commands);
 
