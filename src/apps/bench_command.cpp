@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/tokenize_command.hpp"
+#include "bench/io_bench.hpp"
 #include "bench/linear_bench.hpp"
 #include "bench/sum_bench.hpp"
 #include "bench/tokenizer_bench.hpp"
@@ -60,6 +61,25 @@ void add_tokenizer(CLI::App& bench, Commands& commands) {
                       }});
 }
 
+// bathys bench io: one process; the disk is what is measured, so both sides of a ratio take turns on the same files.
+void add_io(CLI::App& bench, Commands& commands) {
+  CLI::App* const app =
+      bench.add_subcommand("io", "Convert, verify and load beside plain copies and reads of the same bytes");
+  const auto options = std::make_shared<bench::IoBenchOptions>();
+  app->add_option("CHECKPOINT_DIR", options->checkpoint, "a checkpoint (bathys synth --to safetensors makes one)")
+      ->required();
+  app->add_option("SCRATCH_DIR", options->scratch, "folder for a copy and shards, which are removed again")->required();
+  app->add_option("--repeats", options->repeats, "of everything, in turns; medians count")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_flag("--cold", options->cold, "ask the kernel to forget the files before each measurement");
+  commands.push_back({app, [options] {
+                        bench::bench_io(*options, std::cout);
+                        flush_output();
+                        return static_cast<int>(ExitCode::ok);
+                      }});
+}
+
 }  // namespace
 
 // bathys bench linear: kernels beside the machine's own limits; bench sums: exact sums beside the linears that they
@@ -74,6 +94,7 @@ void add_bench(CLI::App& program, Commands& commands) {
   app->require_subcommand(1);
   add_tokenizer(*app, commands);
   add_bench_engine(*app, commands);
+  add_io(*app, commands);
   CLI::App* const linear = app->add_subcommand("linear", "Linear layers on packed weights, one process");
   const auto options = std::make_shared<Options>();
   linear->add_option("--kinds", options->linear.kinds, "weights: fp4 fp8 bf16 f32 (default all)")->delimiter(',');

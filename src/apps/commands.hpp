@@ -7,6 +7,10 @@
 
 #include <CLI/CLI.hpp>
 
+namespace bathys::parallel {
+struct SessionOptions;
+}
+
 namespace bathys::apps {
 
 // One sub-command: its options, and what it does once they are read.
@@ -34,5 +38,9 @@ void add_version(CLI::App& program, Commands& commands);
 
 // Declares `--name on|off` with a default, shown in the help.
 void add_switch(CLI::App& options, const std::string& name, bool& value, const std::string& help);
+
+// Declares what commands that work on files with any number of ranks have in common: --single-process,
+// --watchdog-seconds.
+void add_file_session_options(CLI::App& app, parallel::SessionOptions& session);
 
 }  // namespace bathys::apps

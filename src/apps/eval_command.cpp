@@ -38,14 +38,13 @@ std::string base_name(const std::string& folder) {
 
 eval::EvalSubject make_subject(const OpenModel& open, const Options& options, const parallel::Session& session) {
   eval::EvalSubject subject;
-  subject.model_names = {base_name(options.run.model), open.shards.index.model_id};
+  subject.model_names = {base_name(open.shards.folder), open.shards.index.model_id};
   subject.max_length = open.shards.config.max_position_embeddings;
   subject.vocab_size = open.shards.config.vocab_size;
   subject.tasks = open.tasks();
-  // The model's id rests on the checkpoint's headers; what its weights are, on the checksums of every dataset.
-  std::string checkpoint = open.shards.index.model_id;
-  for (const io::ShardDataset& dataset : open.shards.index.datasets) checkpoint += dataset.pieces_xxh3;
-  subject.identity = {{"checkpoint", io::sha256_hex(checkpoint)},
+  // Of the content, since a model's id rests on its checkpoint's headers; a synthetic model's says all there is.
+  const io::ShardIndex& index = open.shards.index;
+  subject.identity = {{"checkpoint", open.shards.synthetic ? index.model_id : index.content_id()},
                       {"tokenizer_sha256", io::sha256_hex(open.shards.index.tokenizer_json)},
                       {"encoder", std::string(tokenizer::kPromptVersion)},
                       {"records", std::string(eval::kRecordVersion)},
@@ -53,7 +52,7 @@ eval::EvalSubject make_subject(const OpenModel& open, const Options& options, co
                       {"device_kind", session.device() < 0 ? "cpu" : "gpu"},
                       {"numerics_version", std::string(numerics::kNumericsVersion)}};
   subject.options = {{"program", program_version()},
-                     {"model", options.run.model},
+                     {"model", open.shards.folder},
                      {"ranks", std::to_string(session.size())},
                      {"hosts", std::to_string(session.n_nodes())},
                      {"threads", std::to_string(session.threads())},

@@ -26,6 +26,8 @@ CLI::Validator finite_positive();
 // How a model runs: what eval and generate have in common.
 struct RunOptions {
   std::string model;
+  std::string synthetic;  // config of a model to be made in memory instead
+  std::uint64_t synthetic_seed = 0;
   std::string layout;
   std::int64_t row_budget = 512;
   double memory_gib = 0;

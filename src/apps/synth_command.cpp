@@ -3,8 +3,11 @@
 #include "apps/run_options.hpp"
 #include "convert/convert.hpp"
 #include "convert/synth.hpp"
-#include "core/exit_code.hpp"
 #include "core/log.hpp"
+#include "parallel/agree.hpp"
+#include "parallel/session.hpp"
+#include "parallel/signals.hpp"
+#include "parallel/watchdog.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -17,21 +20,30 @@ struct Options {
   std::string config, out;
   std::string format = "shards";
   convert::SynthOptions synth;
+  parallel::SessionOptions session;
 };
 
-int synth(const Options& options) {
-  const convert::SourceModel model = convert::synthesize(options.config, options.synth);
-  convert::SynthReport report;
+ExitCode synth(parallel::Session& session, const Options& options) {
+  parallel::install_signal_handlers();
+  const convert::SourceModel model =
+      parallel::agree(session.world(), [&] { return convert::synthesize(options.config, options.synth); });
+  const auto alive = [&] { session.watchdog().progress("synth"); };
+  convert::ReleaseReport report;
   if (options.format == "shards") {
-    const convert::ConvertReport shards = convert::convert(model, options.out);
+    convert::ConvertOptions how;
+    how.alive = alive;
+    const convert::ConvertReport shards = convert::convert(session.world(), model, options.out, how);
     report = {shards.files, shards.files_kept, shards.bytes_written, shards.seconds};
   } else {
-    report = convert::write_checkpoint(model, options.out);
+    convert::ReleaseOptions how;
+    how.event = "synth";
+    how.alive = alive;
+    report = convert::write_checkpoint(session.world(), model, options.out, how);
   }
   log::info("synth", "format={} seed={} tensors={} files={} files_kept={} bytes_written={} seconds={:.2f}",
             options.format, options.synth.seed, model.n_tensors(), report.files, report.files_kept,
             report.bytes_written, report.seconds);
-  return static_cast<int>(ExitCode::ok);
+  return ExitCode::ok;
 }
 
 }  // namespace
@@ -43,14 +55,18 @@ void add_synth(CLI::App& program, Commands& commands) {
   const auto options = std::make_shared<Options>();
   app->add_option("CONFIG", options->config, "config of the model, in either form")->required();
   app->add_option("OUT_DIR", options->out, "folder to write")->required();
-  app->add_option("--format", options->format,
+  app->add_option("--format,--to", options->format,
                   "shards: HDF5, ready to run; safetensors: a checkpoint in the released layout")
       ->check(CLI::IsMember({"shards", "safetensors"}))
       ->capture_default_str();
   app->add_option("--seed", options->synth.seed, "of the weights")->check(whole_seed())->capture_default_str();
   app->add_option("--tokenizer", options->synth.tokenizer,
                   "tokenizer.json of the model (default: one made for the config, a token for each byte)");
-  commands.push_back({app, [options] { return synth(*options); }});
+  add_file_session_options(*app, options->session);
+  commands.push_back({app, [options] {
+                        return parallel::run_session(
+                            options->session, [&](parallel::Session& session) { return synth(session, *options); });
+                      }});
 }
 
 }  // namespace bathys::apps

@@ -1,33 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "convert/verify.hpp"
-#include "core/exit_code.hpp"
 #include "core/log.hpp"
+#include "parallel/session.hpp"
+#include "parallel/signals.hpp"
+#include "parallel/watchdog.hpp"
 
 #include <memory>
 #include <string>
 
 namespace bathys::apps {
+namespace {
+
+struct Options {
+  std::string shards;
+  convert::VerifyOptions verify;
+  parallel::SessionOptions session;
+};
+
+ExitCode verify_shards(parallel::Session& session, const Options& options) {
+  parallel::install_signal_handlers();
+  convert::VerifyOptions verify = options.verify;
+  verify.alive = [&] { session.watchdog().progress("verify"); };
+  const convert::VerifyReport report = convert::verify(session.world(), options.shards, verify);
+  log::info("verify", "files={} datasets={} bytes={} bytes_read={} seconds={:.2f} rate_gib_s={:.2f} result=good",
+            report.files, report.datasets, report.bytes, report.bytes_read, report.seconds,
+            static_cast<double>(report.bytes_read) / 0x1p30 / report.seconds);
+  return ExitCode::ok;
+}
+
+}  // namespace
 
 // bathys verify SHARD_DIR: every byte of the shards against its checksum.
 void add_verify(CLI::App& program, Commands& commands) {
   CLI::App* const app = program.add_subcommand(
       "verify", "Check a folder of shards: structure, every byte, and on request against the checkpoint");
-  struct Options {
-    std::string shards;
-    bool checksums = true;
-    convert::VerifyOptions verify;
-  };
   const auto options = std::make_shared<Options>();
   app->add_option("SHARD_DIR", options->shards, "folder of shards")->required();
   app->add_option("--checkpoint", options->verify.checkpoint, "checkpoint folder to compare the payload with");
-  add_switch(*app, "--checksums", options->checksums, "read every byte; off: structure alone");
+  add_switch(*app, "--checksums", options->verify.checksums, "read every byte; off: structure alone");
+  add_file_session_options(*app, options->session);
   commands.push_back({app, [options] {
-                        options->verify.checksums = options->checksums;
-                        const convert::VerifyReport report = convert::verify(options->shards, options->verify);
-                        log::info("verify", "files={} datasets={} bytes={} bytes_read={} seconds={:.2f} result=good",
-                                  report.files, report.datasets, report.bytes, report.bytes_read, report.seconds);
-                        return static_cast<int>(ExitCode::ok);
+                        return parallel::run_session(options->session, [&](parallel::Session& session) {
+                          return verify_shards(session, *options);
+                        });
                       }});
 }
 

@@ -2,6 +2,7 @@
 #include "apps/commands.hpp"
 #include "core/exit_code.hpp"
 #include "io/output.hpp"
+#include "parallel/session.hpp"
 
 #include <string>
 
@@ -27,6 +28,14 @@ void add_switch(CLI::App& options, const std::string& name, bool& value, const s
           help + (value ? " (default on)" : " (default off)"))
       ->check(CLI::IsMember({"on", "off"}))
       ->type_name("on|off");
+}
+
+void add_file_session_options(CLI::App& app, parallel::SessionOptions& session) {
+  app.add_flag("--single-process", session.single_process,
+               "one process is meant, although the Slurm step has more tasks");
+  app.add_option("--watchdog-seconds", session.watchdog_s, "end a job in which nothing moves for so long; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
 }
 
 }  // namespace bathys::apps

@@ -3,14 +3,21 @@
 
 #include "convert/shard_writer.hpp"
 #include "convert/source_model.hpp"
+#include "convert/team.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
 #include "io/atomic_file.hpp"
+#include "parallel/agree.hpp"
 
+#include <cerrno>
 #include <filesystem>
+#include <memory>
+#include <numeric>
+#include <optional>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,7 +27,6 @@
 namespace bathys::convert {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024.0 * 1024.0;
 constexpr const char* kStateFile = "convert.state";
 
 std::vector<std::string> shard_files(const SourceModel& source) {
@@ -49,26 +55,24 @@ std::string source_state(const SourceModel& source) {
   return state.dump() + "\n";
 }
 
+// One rank's part of a conversion.
 class Conversion {
  public:
-  Conversion(const SourceModel& source, std::string folder, const ConvertOptions& options)
-      : source_(source), folder_(std::move(folder)), options_(options), lock_(folder_), files_(shard_files(source)) {}
+  Conversion(parallel::Collectives& world, const SourceModel& source, std::string folder, const ConvertOptions& options)
+      : world_(world), source_(source), folder_(std::move(folder)), options_(options), files_(shard_files(source)) {}
 
   ConvertReport run() {
-    require_same_model();
-    const std::vector<std::string> missing = missing_files();
+    require_one_source();
+    state_ = world_.broadcast_host(parallel::agree(world_, [&] { return source_state(source_); }), 0);
+    const std::vector<std::string> missing = begin();
     report_.files = static_cast<std::int64_t>(files_.size());
     report_.files_kept = report_.files - static_cast<std::int64_t>(missing.size());
     report_.datasets = static_cast<std::int64_t>(source_.table.size());
     report_.tensors = source_.n_tensors();
-    if (!missing.empty() || !exists(io::kIndexFileName)) {
-      remove(io::kIndexFileName);
-      io::write_file(path(kStateFile), source_state(source_));
-      write_shards(missing);
-      io::ShardIndex index = source_.index;
-      collect_shards(source_, folder_, index);
-      io::write_shard_index(folder_, index);
-    }
+    write_shards(missing);
+    parallel::agree(world_, [&] {
+      if (world_.rank() == 0) finish();
+    });
     report_.seconds = timer_.seconds();
     return report_;
   }
@@ -81,6 +85,33 @@ class Conversion {
   }
   void remove(std::string_view name) const {
     if (::unlink(path(name).c_str()) != 0 && errno != ENOENT) io::fail_write(errno, path(name), "removed");
+  }
+
+  void require_one_source() {
+    const std::string first = world_.broadcast_host(source_.index.model_id, 0);
+    parallel::agree(world_, [&] {
+      require(source_.index.model_id == first, ExitCode::bad_input,
+              "this rank sees another checkpoint than rank 0 (model {}, not {}); all ranks must see the same files",
+              source_.index.model_id, first);
+    });
+  }
+
+  // What rank 0 finds and prepares.  Returns the files to be written.
+  std::vector<std::string> begin() {
+    return broadcast_lines(world_, parallel::agree(world_, [&] {
+                             if (world_.rank() != 0) return std::vector<std::string>{};
+                             io::make_folder(folder_);
+                             lock_.emplace(folder_);
+                             require_same_model();
+                             std::vector<std::string> missing = missing_files();
+                             if (missing.empty() && exists(io::kIndexFileName)) return missing;
+                             remove(io::kIndexFileName);
+                             io::write_file(path(kStateFile), state_);
+                             // Files of a changed checkpoint must not be taken for new ones if this run is
+                             // interrupted as well.
+                             for (const std::string& file : missing) remove(file);
+                             return missing;
+                           }));
   }
 
   // A finished model in the folder must be this one.
@@ -101,7 +132,7 @@ class Conversion {
   // The shard files still to be written.  Finished ones count only if the checkpoint is as it was when they were made:
   // the identity of a model rests on its headers alone, which two trainings of one architecture share.
   [[nodiscard]] std::vector<std::string> missing_files() const {
-    const bool changed = exists(kStateFile) && io::read_small_file(path(kStateFile)) != source_state(source_);
+    const bool changed = exists(kStateFile) && io::read_small_file(path(kStateFile)) != state_;
     if (changed)
       log::warn("convert",
                 "note=\"the checkpoint is not the one that these shards were made from: all files are written anew\"");
@@ -113,47 +144,99 @@ class Conversion {
   }
 
   void write_shards(const std::vector<std::string>& files) {
-    const io::Buffer buffer(io::kPieceBytes);
-    std::uint64_t total = 0;
-    for (const catalog::DatasetSpec& dataset : source_.table) {
-      for (const std::string& file : files)
-        total += file == dataset.file ? static_cast<std::uint64_t>(dataset.bytes()) : 0;
+    std::unordered_map<std::string, std::uint64_t> bytes_of;
+    for (const catalog::DatasetSpec& dataset : source_.table)
+      bytes_of[dataset.file] += static_cast<std::uint64_t>(dataset.bytes());
+    std::vector<std::uint64_t> sizes;
+    for (const std::string& file : files) sizes.push_back(bytes_of.at(file));
+    const std::vector<int> rank_of = share_out(sizes, world_.size());
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (rank_of[i] == world_.rank()) mine_.push_back(files[i]);
     }
-    // Files of a changed checkpoint must not be taken for new ones if this run is interrupted as well.
-    for (const std::string& file : files) remove(file);
-    Timer since_line;
-    for (const std::string& file : files) {
-      write_shard(source_, folder_, file, buffer, [&](std::uint64_t bytes) {
-        report_.bytes_written += bytes;
-        if (since_line.seconds() < options_.progress_s) return;
-        since_line.restart();
-        const double rate = static_cast<double>(report_.bytes_written) / timer_.seconds();
-        log::info("convert", "file={} done_gib={:.2f} of_gib={:.2f} rate_gib_s={:.2f} left_s={:.0f}", file,
-                  static_cast<double>(report_.bytes_written) / kGib, static_cast<double>(total) / kGib, rate / kGib,
-                  static_cast<double>(total - report_.bytes_written) / rate);
-      });
+    TeamOptions team;
+    team.event = "convert";
+    team.progress_s = options_.progress_s;
+    team.total_bytes = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+    team.alive = options_.alive;
+    TeamReport done;
+    try {
+      done = work_together(world_, team, [this] { return step(); });
+    } catch (...) {
+      if (writer_) writer_->discard();
+      throw;
     }
+    parallel::agree(world_, [&] {
+      if (done.stopped && writer_) writer_->suspend();
+    });
+    require_not_stopped(done.stopped);
+    report_.bytes_resumed = static_cast<std::uint64_t>(
+        world_.all_reduce_host(static_cast<std::int64_t>(report_.bytes_resumed), parallel::Reduce::sum));
+    report_.bytes_written = done.bytes - report_.bytes_resumed;
   }
 
+  // A piece of the file at hand; what an earlier run had written of it counts as done at once.
+  std::optional<std::uint64_t> step() {
+    while (writer_ || next_ < mine_.size()) {
+      if (!writer_) {
+        ShardWriteOptions write;
+        write.source_state = state_;
+        if (options_.mark_bytes > 0) write.mark_bytes = options_.mark_bytes;
+        writer_ = std::make_unique<ShardWriter>(source_, folder_, mine_[next_++], write);
+        report_.bytes_resumed += writer_->resumed_bytes();
+        if (writer_->resumed_bytes() > 0) return writer_->resumed_bytes();
+      }
+      const auto bytes = writer_->step();
+      if (bytes) return bytes;
+      writer_.reset();
+    }
+    return std::nullopt;
+  }
+
+  // On rank 0, once every shard is there: the index, which makes the folder a model.
+  void finish() {
+    if (exists(io::kIndexFileName)) return;
+    for (const std::string& file : files_) {
+      for (const std::string& leftover : leftover_names(path(file))) ::unlink(leftover.c_str());
+    }
+    io::ShardIndex index = source_.index;
+    collect_shards(source_, folder_, index);
+    io::write_shard_index(folder_, index);
+  }
+
+  parallel::Collectives& world_;
   const SourceModel& source_;
   std::string folder_;
   ConvertOptions options_;
-  io::FolderLock lock_;
   std::vector<std::string> files_;
+  std::string state_;
+  std::optional<io::FolderLock> lock_;  // on rank 0
+  std::vector<std::string> mine_;       // files that this rank writes
+  std::size_t next_ = 0;
+  std::unique_ptr<ShardWriter> writer_;
   ConvertReport report_;
   Timer timer_;
 };
 
 }  // namespace
 
+ConvertReport convert(parallel::Collectives& world, const std::string& checkpoint_folder,
+                      const std::string& shard_folder, const ConvertOptions& options) {
+  const SourceModel source = parallel::agree(world, [&] { return SourceModel(checkpoint_folder); });
+  return convert(world, source, shard_folder, options);
+}
+
 ConvertReport convert(const std::string& checkpoint_folder, const std::string& shard_folder,
                       const ConvertOptions& options) {
-  return convert(SourceModel(checkpoint_folder), shard_folder, options);
+  return convert(*parallel::make_single_collectives(), checkpoint_folder, shard_folder, options);
 }
 
 ConvertReport convert(const SourceModel& source, const std::string& shard_folder, const ConvertOptions& options) {
-  io::make_folder(shard_folder);  // the source is known to be sound
-  return Conversion(source, shard_folder, options).run();
+  return convert(*parallel::make_single_collectives(), source, shard_folder, options);
+}
+
+ConvertReport convert(parallel::Collectives& world, const SourceModel& source, const std::string& shard_folder,
+                      const ConvertOptions& options) {
+  return Conversion(world, source, shard_folder, options).run();
 }
 
 }  // namespace bathys::convert

@@ -75,6 +75,7 @@ std::string inspect_text(const std::string& shard_folder) {
     out += '\n';
   };
   line("model     {}", model.index.model_id);
+  line("content   {}", model.index.content_id());
   line("tensors   {} in {} datasets, {} files", model.tensors, model.table.size(), model.index.file_bytes.size());
   line("bytes     {} ({})", model.bytes, in_mib(model.bytes));
   for (const auto& [dtype, bytes] : model.by_dtype) line("  {:8} {}", dtype, in_mib(bytes));
@@ -99,6 +100,7 @@ std::string inspect_json(const std::string& shard_folder) {
   out["format"] = io::kShardFormat;
   out["format_version"] = io::kShardFormatVersion;
   out["model_id"] = model.index.model_id;
+  out["content_id"] = model.index.content_id();
   out["config"] = parse_json(model.index.config_json, "config.json", ExitCode::bad_input);
   out["model"] = parse_json(config::to_inference_json(model.config), "config", ExitCode::internal);
   const Json index = parse_json(model.index.to_json(), io::kIndexFileName, ExitCode::internal);

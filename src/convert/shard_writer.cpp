@@ -3,17 +3,21 @@
 
 #include "convert/scale_rules.hpp"
 #include "core/error.hpp"
+#include "core/json.hpp"
 #include "core/log.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "io/shard_file.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <system_error>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -24,6 +28,9 @@ namespace {
 
 // Large datasets start at file-system blocks and stripes; small ones at cache lines.
 constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
+constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
+constexpr std::size_t kSlots = 3;  // pieces in memory: one being written, two being read
+constexpr const char* kMarkSuffix = ".mark";
 constexpr io::h5::Alignment kSmall{1, 64};
 constexpr io::h5::Alignment kLarge{kLargeBytes, std::uint64_t{4} << 20};
 
@@ -92,6 +99,20 @@ void refuse_nan(const SourceModel& source, std::size_t dataset, std::uint64_t at
        within / columns, within % columns);
 }
 
+void refuse_nan_codes(const SourceModel& source, std::size_t dataset, std::uint64_t at,
+                      std::span<const std::byte> bytes) {
+  std::ptrdiff_t nan = -1;
+  std::string_view code;
+  if (source.table[dataset].dtype == catalog::Dtype::f8_e8m0) {
+    nan = find_nan_scale(bytes.data(), bytes.size());
+    code = "scale code 255";
+  } else if (source.table[dataset].dtype == catalog::Dtype::f8_e4m3) {
+    nan = find_nan_code(bytes.data(), bytes.size());
+    code = "weight code 127 or 255";
+  }
+  if (nan >= 0) refuse_nan(source, dataset, at + static_cast<std::uint64_t>(nan), code);
+}
+
 bool has_all_datasets(const io::h5::File& shard, const SourceModel& source, const std::vector<std::size_t>& datasets) {
   for (const std::size_t i : datasets) {
     const io::ShardDataset wanted = describe(source.table[i]);
@@ -102,62 +123,6 @@ bool has_all_datasets(const io::h5::File& shard, const SourceModel& source, cons
   }
   return true;
 }
-
-// Payload goes through plain writes at the offsets that HDF5 gave.
-class PayloadWriter {
- public:
-  PayloadWriter(const SourceModel& source, std::string path, const io::Buffer& buffer, const Progress& progress)
-      : source_(source),
-        path_(std::move(path)),
-        structure_(io::h5::File::open(path_, io::h5::Mode::read)),
-        fd_(::open(path_.c_str(), O_WRONLY | O_CLOEXEC)),
-        buffer_(buffer),
-        progress_(progress) {
-    if (!fd_.open()) io::fail_write(errno, path_, "written");
-  }
-
-  void write(std::size_t dataset) {
-    check_linear_scales(source_, dataset);
-    const catalog::DatasetSpec& spec = source_.table[dataset];
-    const DatasetSource input(source_, dataset);
-    const std::uint64_t base = offset_of(spec.name);
-    std::vector<std::byte> hashes(static_cast<std::size_t>(io::piece_count(input.bytes()) * io::kHashBytes));
-    for (std::uint64_t at = 0, piece = 0; at < input.bytes(); at += io::kPieceBytes, ++piece) {
-      const auto bytes = buffer_.first(static_cast<std::size_t>(std::min(io::kPieceBytes, input.bytes() - at)));
-      input.read(at, bytes);
-      if (spec.dtype == catalog::Dtype::f8_e8m0) {
-        const std::ptrdiff_t nan = find_nan_scale(bytes.data(), bytes.size());
-        if (nan >= 0) refuse_nan(source_, dataset, at + static_cast<std::uint64_t>(nan), "scale code 255");
-      }
-      if (spec.dtype == catalog::Dtype::f8_e4m3) {
-        const std::ptrdiff_t nan = find_nan_code(bytes.data(), bytes.size());
-        if (nan >= 0) refuse_nan(source_, dataset, at + static_cast<std::uint64_t>(nan), "weight code 127 or 255");
-      }
-      io::store_hash(io::xxh3_128(bytes), std::span(hashes).subspan(piece * io::kHashBytes).first<io::kHashBytes>());
-      io::write_all_at(fd_.get(), base + at, bytes, path_);
-      progress_(bytes.size());
-    }
-    io::write_all_at(fd_.get(), offset_of(checksum_name(spec.name)), hashes, path_);
-  }
-
-  void finish() {
-    if (const int error = fd_.close()) io::fail_write(error, path_, "written");
-  }
-
- private:
-  std::uint64_t offset_of(const std::string& name) const {
-    const auto offset = structure_.info(name).offset;
-    require(offset.has_value(), ExitCode::internal, "{}: HDF5 gave {} no space", path_, name);
-    return *offset;
-  }
-
-  const SourceModel& source_;
-  std::string path_;
-  io::h5::File structure_;
-  io::Descriptor fd_;
-  const io::Buffer& buffer_;
-  const Progress& progress_;
-};
 
 }  // namespace
 
@@ -171,21 +136,153 @@ io::ShardDataset describe(const catalog::DatasetSpec& spec) {
   return dataset;
 }
 
-void write_shard(const SourceModel& source, const std::string& folder, const std::string& file,
-                 const io::Buffer& buffer, const Progress& progress) {
-  const std::string path = folder + "/" + file;
-  const std::string partial = io::partial_name(path);
-  const std::vector<std::size_t> datasets = datasets_of(source, file);
+ShardWriter::ShardWriter(const SourceModel& source, const std::string& folder, const std::string& file,
+                         const ShardWriteOptions& options)
+    : source_(source),
+      path_(folder + "/" + file),
+      partial_(io::partial_name(path_)),
+      mark_path_(partial_ + kMarkSuffix),
+      options_(options),
+      datasets_(datasets_of(source, file)) {
+  list_pieces();
   try {
-    create_structure(source, partial, datasets);
-    PayloadWriter writer(source, partial, buffer, progress);
-    for (const std::size_t dataset : datasets) writer.write(dataset);
-    writer.finish();
-    io::publish(partial, path);
+    open();
   } catch (...) {
-    ::unlink(partial.c_str());
+    discard();
     throw;
   }
+  std::vector<Slot> slots(kSlots);
+  for (Slot& slot : slots) slot.buffer = io::Buffer(io::kPieceBytes);
+  ahead_.emplace(pieces_.size() - next_, std::move(slots),
+                 [this, first = next_](std::size_t job, Slot& slot) { fill(pieces_[first + job], slot); });
+}
+
+void ShardWriter::list_pieces() {
+  for (std::size_t i = 0; i < datasets_.size(); ++i) {
+    const auto bytes = static_cast<std::uint64_t>(source_.table[datasets_[i]].bytes());
+    for (std::uint64_t piece = 0; piece < io::piece_count(bytes); ++piece) pieces_.push_back({i, piece});
+  }
+}
+
+void ShardWriter::open() {
+  next_ = marked_pieces();
+  if (next_ == 0) {
+    ::unlink(mark_path_.c_str());  // before the data it speaks of
+    create_structure(source_, partial_, datasets_);
+  }
+  for (std::size_t i = 0; i < next_; ++i) {
+    const auto bytes = static_cast<std::uint64_t>(source_.table[datasets_[pieces_[i].dataset]].bytes());
+    resumed_bytes_ += std::min(io::kPieceBytes, bytes - pieces_[i].number * io::kPieceBytes);
+  }
+  read_places();
+  // Payload goes through plain writes at the offsets that HDF5 gave.
+  fd_ = io::Descriptor(::open(partial_.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd_.open()) io::fail_write(errno, partial_, "written");
+}
+
+// How many pieces of a file that was begun are there for good; 0 unless its mark and its structure say so.
+std::size_t ShardWriter::marked_pieces() const {
+  std::error_code error;
+  if (!std::filesystem::exists(mark_path_, error) || !std::filesystem::exists(partial_, error)) return 0;
+  try {
+    Json json;
+    if (try_parse_json(io::read_small_file(mark_path_), json)) return 0;
+    JsonObject mark(json, mark_path_, ExitCode::bad_input);
+    if (mark.string("source_state") != io::sha256_hex(options_.source_state)) return 0;
+    const auto pieces = static_cast<std::size_t>(mark.integer("pieces"));
+    const io::h5::File shard = io::h5::File::open(partial_, io::h5::Mode::read);
+    const bool same = shard.text_attribute("/", "model_id") == source_.index.model_id &&
+                      has_all_datasets(shard, source_, datasets_) && pieces <= pieces_.size();
+    return same ? pieces : 0;
+  } catch (const Error& cause) {
+    log::warn("convert", "file={} note=\"written anew\" cause=\"{}\"", partial_, cause.what());
+    return 0;
+  }
+}
+
+void ShardWriter::read_places() {
+  const io::h5::File structure = io::h5::File::open(partial_, io::h5::Mode::read);
+  const auto offset_of = [&](const std::string& name) {
+    const auto offset = structure.info(name).offset;
+    require(offset.has_value(), ExitCode::internal, "{}: HDF5 gave {} no space", partial_, name);
+    return *offset;
+  };
+  for (const std::size_t dataset : datasets_) {
+    const std::string& name = source_.table[dataset].name;
+    places_.push_back({offset_of(name), offset_of(checksum_name(name))});
+  }
+}
+
+void ShardWriter::fill(const Piece& piece, Slot& slot) const {
+  const std::size_t dataset = datasets_[piece.dataset];
+  if (piece.number == 0) check_linear_scales(source_, dataset);
+  const DatasetSource input(source_, dataset);
+  const std::uint64_t at = piece.number * io::kPieceBytes;
+  slot.bytes = static_cast<std::size_t>(std::min(io::kPieceBytes, input.bytes() - at));
+  const auto bytes = slot.buffer.first(slot.bytes);
+  // Checked and hashed in bits that stay in a core's cache from one to the next.
+  io::PieceHash hash;
+  for (std::size_t done = 0; done < bytes.size(); done += kCacheBytes) {
+    const auto bit = bytes.subspan(done, std::min(kCacheBytes, bytes.size() - done));
+    input.read(at + done, bit);
+    refuse_nan_codes(source_, dataset, at + done, bit);
+    hash.update(bit);
+  }
+  slot.hash = hash.value();
+}
+
+std::optional<std::uint64_t> ShardWriter::step() {
+  if (next_ == pieces_.size()) {
+    finish();
+    return std::nullopt;
+  }
+  const Piece& piece = pieces_[next_];
+  const Slot& slot = ahead_->take();
+  ahead_->release();
+  const Place& place = places_[piece.dataset];
+  const std::uint64_t at = place.data + piece.number * io::kPieceBytes;
+  io::write_all_at(fd_.get(), at, slot.buffer.first(slot.bytes), partial_);
+  io::start_writing_out(fd_.get(), at, slot.bytes);
+  std::array<std::byte, io::kHashBytes> hash{};
+  io::store_hash(slot.hash, hash);
+  io::write_all_at(fd_.get(), place.checksums + piece.number * io::kHashBytes, hash, partial_);
+  ++next_;
+  unmarked_bytes_ += slot.bytes;
+  if (unmarked_bytes_ >= options_.mark_bytes && next_ < pieces_.size()) mark();
+  return slot.bytes;
+}
+
+void ShardWriter::mark() {
+  io::sync_data(fd_.get(), partial_);
+  Json json;
+  json["source_state"] = io::sha256_hex(options_.source_state);
+  json["pieces"] = next_;
+  io::write_file(mark_path_, json.dump() + "\n");
+  unmarked_bytes_ = 0;
+}
+
+void ShardWriter::suspend() {
+  if (unmarked_bytes_ > 0) mark();
+}
+
+void ShardWriter::finish() {
+  if (const int error = fd_.close()) io::fail_write(error, partial_, "written");
+  io::publish(partial_, path_);
+  ::unlink(mark_path_.c_str());
+}
+
+void ShardWriter::discard() noexcept {
+  ::unlink(mark_path_.c_str());
+  ::unlink(partial_.c_str());
+}
+
+std::vector<std::string> leftover_names(const std::string& path) {
+  const std::string partial = io::partial_name(path);
+  return {partial, partial + kMarkSuffix, io::partial_name(partial + kMarkSuffix)};
+}
+
+void create_empty_shard(const SourceModel& source, const std::string& folder, const std::string& file) {
+  create_structure(source, folder + "/" + file, datasets_of(source, file));
 }
 
 bool is_complete_shard(const SourceModel& source, const std::string& folder, const std::string& file) {

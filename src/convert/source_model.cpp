@@ -65,6 +65,10 @@ std::vector<std::int32_t> map_tokens(const config::ModelConfig& config, const st
 SourceModel::Texts read_texts(const std::string& folder) {
   SourceModel::Texts texts;
   texts.config_name = folder + "/config.json";
+  std::error_code found;
+  require(!std::filesystem::exists(folder + "/" + std::string(io::kIndexFileName), found) ||
+              std::filesystem::exists(texts.config_name, found),
+          kCode, "{}: holds converted shards, not a checkpoint; --to safetensors makes a checkpoint of them", folder);
   texts.config = io::read_checkpoint_text(texts.config_name);
   texts.tokenizer_name = folder + "/tokenizer.json";
   texts.tokenizer = io::read_checkpoint_text(texts.tokenizer_name);

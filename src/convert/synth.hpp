@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "convert/release_writer.hpp"
 #include "convert/source_model.hpp"
 
 #include <cstdint>
@@ -13,22 +14,15 @@ struct SynthOptions {
   std::uint64_t seed = 0;
 };
 
-struct SynthReport {
-  std::int64_t files = 0;
-  std::int64_t files_kept = 0;  // of these, found whole from an earlier run
-  std::uint64_t bytes_written = 0;
-  double seconds = 0;
-};
-
 // A model with the config in the file `config_path` (either form) and synthetic weights (catalog/synthetic.hpp).
 // convert() writes it as shards.
 //   throws Error(usage) for a config that cannot be, Error(bad_input) for files, and for a tokenizer of another model
 SourceModel synthesize(const std::string& config_path, const SynthOptions& options);
 
-// Writes a synthetic model as a checkpoint in the released layout: config.json, tokenizer.json, safetensors files and,
-// last, their index.  synthetic.json says how it was made.  Stopped at any point, the same call goes on; files appear
-// whole.
-//   throws Error(usage) for a folder that holds anything else, or as io::fail_write
-SynthReport write_checkpoint(const SourceModel& model, const std::string& folder, double progress_s = 5.0);
+// Writes a synthetic model as a checkpoint in the released layout (release_writer.hpp); synthetic.json says how it was
+// made.  Collective over `world`; without it by this process alone.
+ReleaseReport write_checkpoint(parallel::Collectives& world, const SourceModel& model, const std::string& folder,
+                               const ReleaseOptions& options = {});
+ReleaseReport write_checkpoint(const SourceModel& model, const std::string& folder);
 
 }  // namespace bathys::convert

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "parallel/collectives.hpp"
+
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace bathys::convert {
@@ -10,6 +13,7 @@ struct VerifyOptions {
   bool checksums = true;        // read every byte; otherwise structure alone
   std::string checkpoint = "";  // when given, payload is compared with this checkpoint folder as well
   double progress_s = 5.0;
+  std::function<void()> alive;  // called twice a second, when given
 };
 
 struct VerifyReport {
@@ -20,9 +24,13 @@ struct VerifyReport {
   double seconds = 0;
 };
 
-// Checks a folder of shards: the index against the tensor table of its config, every shard file against the index, the
-// token map against the tokenizer, every piece of every dataset against its checksum.
-//   throws Error(bad_input) at the first fault, naming file, dataset and byte range
+// Checks a folder of shards: the index against the tensor table of its config, the token map against the tokenizer,
+// every shard file against the index, every piece of every dataset against its checksum.  Collective over `world`: each
+// rank takes its part of the files, then its part of the pieces.
+//   throws AgreedError(bad_input) on all ranks at the first fault in the order of the table, whatever the number of
+//   ranks, naming file, dataset and byte range; stopped for a signal
+VerifyReport verify(parallel::Collectives& world, const std::string& shard_folder, const VerifyOptions& options = {});
+// By this process alone.
 VerifyReport verify(const std::string& shard_folder, const VerifyOptions& options = {});
 
 }  // namespace bathys::convert

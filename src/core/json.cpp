@@ -2,6 +2,7 @@
 #include "core/json.hpp"
 
 #include "core/error.hpp"
+#include "core/json_sax.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -15,7 +16,7 @@ constexpr std::size_t kShownBytes = 60;
 
 // Builds the value and refuses a key that an open object already has, and nesting beyond kMaxDepth, while parsing: the
 // plain DOM parser would keep the last of two keys in silence and recurse without bound.
-class StrictBuilder : public nlohmann::json_sax<Json> {
+class StrictBuilder : public JsonSax<Json> {
  public:
   explicit StrictBuilder(Json& root) : dom_(root, false) {}
 
@@ -33,8 +34,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   }
   bool key(string_t& v) override {
     if (!keys_.back().insert(v).second) {
-      cause_ = fmt::format("the key \"{}\" stands twice in one object", repair_utf8(v.substr(0, kShownBytes)));
-      return false;
+      return refuse_as(fmt::format("the key \"{}\" stands twice in one object", repair_utf8(v.substr(0, kShownBytes))));
     }
     return dom_.key(v);
   }
@@ -48,23 +48,13 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     --depth_;
     return dom_.end_array();
   }
-  bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
-    if (cause_.empty()) cause_ = json_error(position, e.what());
-    return false;
-  }
-  [[nodiscard]] std::string cause() const { return cause_.empty() ? "not JSON" : cause_; }
 
  private:
-  bool deeper() {
-    if (++depth_ <= kMaxDepth) return true;
-    cause_ = fmt::format("nested more than {} deep", kMaxDepth);
-    return false;
-  }
+  bool deeper() { return ++depth_ <= kMaxDepth || refuse_as(fmt::format("nested more than {} deep", kMaxDepth)); }
 
   nlohmann::detail::json_sax_dom_parser<Json> dom_;
   std::vector<std::set<std::string>> keys_;
   int depth_ = 0;
-  std::string cause_;
 };
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -112,9 +102,7 @@ std::string repair_utf8(std::string_view text) {
 
 std::optional<std::string> try_parse_json(std::string_view text, Json& out) {
   out = Json();
-  StrictBuilder builder(out);
-  if (Json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
-  return builder.cause();
+  return StrictBuilder(out).run(text);
 }
 
 Json parse_json(std::string_view text, std::string_view what, ExitCode code) {

@@ -80,7 +80,11 @@ void RunFolder::compare_or_write(const RunIdentity& identity) {
     io::write_file(name, manifest.dump(2) + "\n");
     return;
   }
-  const Json manifest = parse_json(io::read_small_file(name), name, ExitCode::bad_input);
+  Json manifest;
+  const auto damage = try_parse_json(io::read_small_file(name), manifest);
+  require(!damage, ExitCode::bad_input,
+          "{}: {}: the file is damaged, so nobody can say what the answers here depend on; choose another --out", name,
+          damage.value_or(""));
   JsonObject root(manifest, name, ExitCode::bad_input);
   require(root.string("schema") == kSchema, ExitCode::usage,
           "{} was written by another version of the program; choose another --out", name);

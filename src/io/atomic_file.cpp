@@ -82,6 +82,14 @@ void write_all_at(int fd, std::uint64_t offset, std::span<const std::byte> bytes
   }
 }
 
+void start_writing_out(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  ::sync_file_range(fd, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
+void sync_data(int fd, const std::string& path) {
+  if (::fdatasync(fd) != 0 && errno != EINVAL) fail_write(errno, path, "written");
+}
+
 void publish(const std::string& partial, const std::string& path) {
   {
     Descriptor fd = open_for_writing(partial, O_WRONLY);
@@ -96,6 +104,7 @@ void publish(const std::string& partial, const std::string& path) {
 }
 
 void make_folder(const std::string& path) {
+  require(!path.empty(), ExitCode::usage, "the output folder has an empty name; name a folder");
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) fail_write(error.value(), path, "created");

@@ -23,6 +23,12 @@ std::string partial_name(const std::string& path);
 void write_all(int fd, std::span<const std::byte> bytes, const std::string& path);
 void write_all_at(int fd, std::uint64_t offset, std::span<const std::byte> bytes, const std::string& path);
 
+// Asks the kernel to begin writing a range to the disk, so that not all of it waits for the end.  Advice only.
+void start_writing_out(int fd, std::uint64_t offset, std::uint64_t bytes);
+
+// Waits until the data of a file are on the disk.  throws as fail_write
+void sync_data(int fd, const std::string& path);
+
 // Makes a finished partial file durable and gives it its name: fsync of the file, rename, fsync of the folder.  throws
 // as fail_write
 void publish(const std::string& partial, const std::string& path);

@@ -2,8 +2,8 @@
 #include "io/checkpoint.hpp"
 
 #include "core/error.hpp"
+#include "core/json_sax.hpp"
 #include "core/log.hpp"
-#include "io/strict_sax.hpp"
 
 #include <algorithm>
 #include <filesystem>

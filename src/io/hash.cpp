@@ -19,6 +19,27 @@ Hash128 xxh3_128(std::span<const std::byte> bytes) {
 
 Hash128 xxh3_128(std::string_view text) { return xxh3_128(std::as_bytes(std::span(text))); }
 
+struct PieceHash::State {
+  XXH3_state_t* xxh = nullptr;
+};
+
+PieceHash::PieceHash() : state_(std::make_unique<State>()) {
+  state_->xxh = XXH3_createState();
+  require(state_->xxh != nullptr && XXH3_128bits_reset(state_->xxh) == XXH_OK, ExitCode::internal,
+          "no memory for XXH3");
+}
+
+PieceHash::~PieceHash() { XXH3_freeState(state_->xxh); }
+
+void PieceHash::update(std::span<const std::byte> bytes) {
+  require(XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size()) == XXH_OK, ExitCode::internal, "XXH3 failed");
+}
+
+Hash128 PieceHash::value() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  return {hash.high64, hash.low64};
+}
+
 struct Sha256::Context {
   EVP_MD_CTX* evp = nullptr;
 };

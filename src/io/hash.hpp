@@ -22,6 +22,21 @@ struct Hash128 {
 Hash128 xxh3_128(std::span<const std::byte> bytes);
 Hash128 xxh3_128(std::string_view text);
 
+// xxh3_128 of bytes given in order.
+class PieceHash {
+ public:
+  PieceHash();
+  ~PieceHash();
+  PieceHash(const PieceHash&) = delete;
+  PieceHash& operator=(const PieceHash&) = delete;
+  void update(std::span<const std::byte> bytes);
+  [[nodiscard]] Hash128 value() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 // SHA-256 over pieces given in order; identities that people compare with published values.
 class Sha256 {
  public:

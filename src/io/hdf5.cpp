@@ -148,6 +148,12 @@ void File::close() {
   if (file_.get() >= 0) check(H5Fclose(file_.release()), mode_ == Mode::read ? "closed" : "written");
 }
 
+std::uint64_t File::allocated_bytes() const {
+  haddr_t end = 0;
+  check(H5Fget_eoa(file_.get(), &end), "read");
+  return end;
+}
+
 bool File::has(const std::string& name) const {
   // H5Lexists wants every group on the way to exist.
   for (std::size_t slash = name.find('/', 1); slash != std::string::npos; slash = name.find('/', slash + 1)) {
@@ -215,11 +221,10 @@ DatasetInfo File::info(const std::string& name) const {
   const Handle<H5Pclose> creation(check(H5Dget_create_plist(dataset.get()), "read", name));
   DatasetInfo info;
   const auto known = known_type(type.get());
-  require(known.has_value(), ExitCode::bad_input, "{}: {} has an element type that no shard has; rerun bathys convert",
-          path_, name);
+  require(known.has_value(), ExitCode::bad_input, "{}: {} has an element type that no shard has", path_, name);
   info.type = *known;
   require(H5Pget_layout(creation.get()) == H5D_CONTIGUOUS && H5Pget_external_count(creation.get()) == 0,
-          ExitCode::bad_input, "{}: {} is not stored contiguously; rerun bathys convert", path_, name);
+          ExitCode::bad_input, "{}: {} is not stored contiguously", path_, name);
   std::vector<hsize_t> extents(static_cast<std::size_t>(check(H5Sget_simple_extent_ndims(space.get()), "read", name)));
   check(H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr), "read", name);
   info.bytes = type_bytes(info.type);

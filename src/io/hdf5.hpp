@@ -69,6 +69,8 @@ class File {
   void close();
 
   [[nodiscard]] const std::string& path() const { return path_; }
+  // Bytes of the file that HDF5 knows of: a longer file holds something that it will never read.
+  [[nodiscard]] std::uint64_t allocated_bytes() const;
   [[nodiscard]] bool has(const std::string& name) const;
   // Names of the members of a group, sorted.
   [[nodiscard]] std::vector<std::string> members(const std::string& group) const;

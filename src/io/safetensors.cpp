@@ -2,8 +2,8 @@
 #include "io/safetensors.hpp"
 
 #include "core/error.hpp"
+#include "core/json_sax.hpp"
 #include "io/hash.hpp"
-#include "io/strict_sax.hpp"
 
 #include <algorithm>
 #include <array>
@@ -142,7 +142,7 @@ class HeaderReader final : public StrictSax {
   [[nodiscard]] std::string place() const override {
     if (level_ == 0) return "the header";
     if (in_metadata_) return "__metadata__";
-    const std::string tensor = out_.empty() ? std::string("the header") : "tensor " + out_.back().name;
+    std::string tensor = out_.empty() ? std::string("the header") : "tensor " + out_.back().name;
     switch (field_) {
       case Field::dtype:
         return tensor + ": dtype";

@@ -42,9 +42,8 @@ std::string read_part(const h5::File& file, const std::string& name, h5::Type ty
   std::string text = file.read_text(name, kMaxTextBytes);
   const std::string found = sha256_hex(text);
   const std::string expected = file.text_attribute(name, "sha256").value_or("nothing");
-  require(found == expected, ExitCode::bad_input,
-          "{}: {} has SHA-256 {}, expected {}: the file is damaged; rerun bathys convert", file.path(), name, found,
-          expected);
+  require(found == expected, ExitCode::bad_input, "{}: {} has SHA-256 {}, expected {}: the file is damaged",
+          file.path(), name, found, expected);
   return text;
 }
 
@@ -57,8 +56,8 @@ ShardIndex parse_index(std::string_view text) {
   const std::string format = root.string("format");
   const std::int64_t version = root.integer("format_version");
   require(format == kIndexFormat && version == kShardFormatVersion, kCode,
-          "{}: has format {} version {}, this program reads {} version {}; rerun bathys convert", kIndexFileName,
-          format, version, kIndexFormat, kShardFormatVersion);
+          "{}: has format {} version {}, this program reads {} version {}", kIndexFileName, format, version,
+          kIndexFormat, kShardFormatVersion);
   index.model_id = root.string("model_id");
   const std::int64_t piece_bytes = root.integer("piece_bytes");
   require(piece_bytes == static_cast<std::int64_t>(kPieceBytes), kCode, "{}: piece_bytes is {}, expected {}",
@@ -146,6 +145,17 @@ std::string ShardIndex::to_json() const {
   return root.dump() + "\n";
 }
 
+std::string ShardIndex::content_id() const {
+  Sha256 hash;
+  for (const std::string* text : {&config_json, &tokenizer_json, &tokenizer_config_json}) {
+    hash.update(fmt::format("{}\n", text->size()));
+    hash.update(*text);
+  }
+  for (const ShardDataset& d : datasets)
+    hash.update(fmt::format("{} {} {} {}\n", d.name, d.dtype, shape_text(d.shape), d.pieces_xxh3));
+  return hash.hex();
+}
+
 std::vector<std::byte> ShardIndex::to_bytes() const {
   std::vector<std::byte> out;
   append_block(out, bytes_of(to_json()));
@@ -204,19 +214,17 @@ void write_shard_index(const std::string& folder, const ShardIndex& index) {
   }
 }
 
-ShardIndex read_shard_index(const std::string& folder) {
-  const std::string path = folder + "/" + std::string(kIndexFileName);
-  std::error_code error;
-  require(
-      std::filesystem::exists(path, error), ExitCode::bad_input,
-      "{}: has no {}, which bathys convert writes last; expected a folder of converted shards (rerun bathys convert)",
-      folder, kIndexFileName);
+namespace {
+
+ShardIndex read_index_file(const std::string& path) {
   const h5::File file = h5::File::open(path, h5::Mode::read);
+  const std::uint64_t size = ReadFile(path).size();
+  require(size == file.allocated_bytes(), ExitCode::bad_input, "{}: has {} bytes, expected {}: the file was changed",
+          path, size, file.allocated_bytes());
   const auto version = file.integers_attribute("/", "format_version").value_or(std::vector<std::int64_t>{});
   require(
       file.text_attribute("/", "format") == kIndexFormat && version == std::vector<std::int64_t>{kShardFormatVersion},
-      ExitCode::bad_input, "{}: is not a {} of version {}; rerun bathys convert", path, kIndexFormat,
-      kShardFormatVersion);
+      ExitCode::bad_input, "{}: is not a {} of version {}", path, kIndexFormat, kShardFormatVersion);
   ShardIndex index = parse_index(read_part(file, kIndex, h5::Type::u8, true));
   require(file.text_attribute("/", "model_id") == index.model_id, ExitCode::bad_input,
           "{}: its model_id differs from its index", path);
@@ -225,6 +233,22 @@ ShardIndex read_shard_index(const std::string& folder) {
   index.tokenizer_config_json = read_part(file, kTokenizerConfig, h5::Type::u8, false);
   set_token_map(index, read_part(file, kTokenMap, h5::Type::i32, false));
   return index;
+}
+
+}  // namespace
+
+ShardIndex read_shard_index(const std::string& folder) {
+  const std::string path = folder + "/" + std::string(kIndexFileName);
+  std::error_code error;
+  require(
+      std::filesystem::exists(path, error), ExitCode::bad_input,
+      "{}: has no {}, which bathys convert writes last; expected a folder of converted shards (rerun bathys convert)",
+      folder, kIndexFileName);
+  try {
+    return read_index_file(path);
+  } catch (const Error& cause) {  // whatever it is, one thing helps
+    fail(cause.code(), "{}; rerun bathys convert", cause.what());
+  }
 }
 
 }  // namespace bathys::io

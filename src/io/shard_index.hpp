@@ -64,6 +64,10 @@ struct ShardIndex {
   std::string tokenizer_config_json;
   std::vector<std::int32_t> compressed_token_map;  // [V], empty without Engram
 
+  // Identity of the model's content, whatever files it came from: SHA-256 over the config and tokenizer texts and over
+  // name, dtype, shape and piece checksums of every dataset.  The payload is not read: converting hashed it on its way.
+  [[nodiscard]] std::string content_id() const;
+
   // The part that index.h5 holds as JSON: everything but the texts and the map.
   [[nodiscard]] std::string to_json() const;
 

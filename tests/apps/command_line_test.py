@@ -90,11 +90,13 @@ class ForeignVariables(Scratch):
     ]
 
     def test_commands_of_one_process_run(self):
-        for variables in self.allocations + [dict(SLURM_JOB_ID="1", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="4")]:
+        step = dict(SLURM_JOB_ID="1", SLURM_STEP_ID="0", SLURM_STEP_NUM_TASKS="4")
+        for variables in self.allocations + [step]:
             with self.subTest(variables):
                 env = environment(**variables)
                 self.assertEqual(run("inspect", SHARDS, env=env, timeout=20).returncode, OK)
-                self.assertEqual(run("verify", SHARDS, env=env, timeout=20).returncode, OK)
+                flags = ["--single-process"] if variables is step else []
+                self.assertEqual(run("verify", SHARDS, *flags, env=env, timeout=20).returncode, OK)
                 text = run("tokenize", "--model", SHARDS, "--json", env=env, timeout=20, input='"And God said"\n')
                 self.assertEqual(text.returncode, OK)
 

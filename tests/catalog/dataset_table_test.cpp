@@ -27,6 +27,7 @@ const char* const kModels[] = {"tests/golden/base/model/config.json",
                                "tests/golden/vision/model/config.json",
                                "inputs/models/nano/config.json",
                                "inputs/models/mid.json",
+                               "inputs/models/large.json",
                                "inputs/models/released.json"};
 
 TEST(ShardRange, BlocksAreContiguousBalancedAndComplete) {
@@ -249,9 +250,11 @@ TEST(RankBytes, OneRankHoldsTheWholeModelByPart) {
   EXPECT_EQ(bytes.global, 2 * std::int64_t{129280} * 5120 * 2 + 5120 * 2);
 }
 
-TEST(RankBytes, TheMidSizeModelIsAsLargeAsItsDescriptionSays) {
-  const RankBytes bytes = rank_bytes(dataset_table(config_of("inputs/models/mid.json")), RankPlace{});
-  EXPECT_NEAR(static_cast<double>(bytes.total()), 479e6, 10e6);
+TEST(RankBytes, ModelsForScalingStudiesAreAsLargeAsTheirDescriptionSays) {
+  const RankBytes mid = rank_bytes(dataset_table(config_of("inputs/models/mid.json")), RankPlace{});
+  EXPECT_NEAR(static_cast<double>(mid.total()), 479e6, 10e6);
+  const RankBytes large = rank_bytes(dataset_table(config_of("inputs/models/large.json")), RankPlace{});
+  EXPECT_NEAR(static_cast<double>(large.total()), 20.6e9, 0.4e9);
 }
 
 TEST(RankBytes, EightRanksHoldAnEighthOfWhatIsCut) {

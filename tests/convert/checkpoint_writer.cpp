@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -60,6 +61,32 @@ void write_checkpoint(const std::string& folder, const std::string& small_files_
     io::SafetensorsWriter writer(folder + "/part-" + std::to_string(file) + ".safetensors", infos);
     for (const LooseTensor* tensor : members) writer.append(std::as_bytes(std::span(tensor->bytes)));
     writer.commit();
+  }
+}
+
+NanoCheckpoint::NanoCheckpoint(std::string folder) : folder_(std::move(folder)), tensors_(read_loose(kNano)) {
+  write_checkpoint(folder_, kNano, tensors_);
+}
+
+void NanoCheckpoint::flip(const std::string& tensor, std::size_t byte) {
+  find(tensors_, tensor).bytes.at(byte) ^= 1;
+  write_checkpoint(folder_, kNano, tensors_);
+}
+
+std::map<std::string, std::string> contents(const std::string& folder) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    all[entry.path().filename().string()] = slurp(entry.path().string());
+  return all;
+}
+
+void expect_same_folder(const std::string& a, const std::string& b) {
+  const auto left = contents(a);
+  const auto right = contents(b);
+  ASSERT_EQ(left.size(), right.size());
+  for (const auto& [name, bytes] : left) {
+    ASSERT_TRUE(right.contains(name)) << name;
+    EXPECT_TRUE(right.at(name) == bytes) << name << " differs";
   }
 }
 

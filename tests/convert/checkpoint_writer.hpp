@@ -4,6 +4,7 @@
 #include "catalog/tensor_table.hpp"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,23 @@ LooseTensor& find(std::vector<LooseTensor>& tensors, const std::string& name);
 // `small_files_of`.
 void write_checkpoint(const std::string& folder, const std::string& small_files_of,
                       const std::vector<LooseTensor>& tensors, int n_files = 2);
+
+// The nano model written into a folder as a checkpoint of two files without an index, whose payload can be changed.
+class NanoCheckpoint {
+ public:
+  explicit NanoCheckpoint(std::string folder);
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  // Writes it anew with one bit of this byte of a tensor changed: other weights under the same headers.
+  void flip(const std::string& tensor, std::size_t byte);
+
+ private:
+  std::string folder_;
+  std::vector<LooseTensor> tensors_;
+};
+
+// Name and content of every file of a folder; and whether two folders hold the same.
+std::map<std::string, std::string> contents(const std::string& folder);
+void expect_same_folder(const std::string& a, const std::string& b);
 
 // The nano model's config with Engram tables of another size (inference form).
 std::string nano_with_tables(std::int64_t engram_vocab_size, int engram_head_dim);

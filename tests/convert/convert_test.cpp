@@ -4,6 +4,7 @@
 #include "catalog/dataset_table.hpp"
 #include "config/model_config.hpp"
 #include "convert/checkpoint_writer.hpp"
+#include "convert/shard_writer.hpp"
 #include "convert/verify.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
@@ -15,7 +16,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -29,28 +29,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using test::expect_error;
+using test::expect_same_folder;
 using test::kNano;
 using test::slurp;
 using test::spit;
 using test::TempFolder;
-
-// Name and content of every file of a folder.
-std::map<std::string, std::string> contents(const std::string& folder) {
-  std::map<std::string, std::string> all;
-  for (const auto& entry : fs::directory_iterator(folder))
-    all[entry.path().filename().string()] = slurp(entry.path().string());
-  return all;
-}
-
-void expect_same_folder(const std::string& a, const std::string& b) {
-  const auto left = contents(a);
-  const auto right = contents(b);
-  ASSERT_EQ(left.size(), right.size());
-  for (const auto& [name, bytes] : left) {
-    ASSERT_TRUE(right.contains(name)) << name;
-    EXPECT_TRUE(right.at(name) == bytes) << name << " differs";
-  }
-}
 
 class EveryModel : public testing::TestWithParam<const char*> {
  protected:
@@ -164,8 +147,7 @@ TEST(Convert, WritesADamagedFileAnew) {
 
 TEST(Convert, DoesNotMixTwoStatesOfACheckpoint) {
   const TempFolder folder;
-  auto tensors = test::read_loose(kNano);
-  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  test::NanoCheckpoint checkpoint(folder.path("ck"));
   const std::string out = folder.path("out");
   // A run that was interrupted after some files: there is no index yet, but a record of what it read.
   const pid_t child = ::fork();
@@ -188,8 +170,7 @@ TEST(Convert, DoesNotMixTwoStatesOfACheckpoint) {
   for (const auto& entry : fs::directory_iterator(out))
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
   // Then the checkpoint gets other weights of the same shapes.
-  test::find(tensors, "embed.weight").bytes[100] ^= 1;
-  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  checkpoint.flip("embed.weight", 100);
   const ConvertReport report = convert(folder.path("ck"), out);
   EXPECT_EQ(report.bytes_written, 7'439'252U);
   convert(folder.path("ck"), folder.path("fresh"));
@@ -199,13 +180,11 @@ TEST(Convert, DoesNotMixTwoStatesOfACheckpoint) {
 // The identity of a model rests on its headers, which other weights of the same shapes share.
 TEST(Convert, WritesAFinishedFolderAnewWhenTheCheckpointHasOtherWeights) {
   const TempFolder folder;
-  auto tensors = test::read_loose(kNano);
-  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  test::NanoCheckpoint checkpoint(folder.path("ck"));
   const std::string out = folder.path("out");
   convert(folder.path("ck"), out);
   EXPECT_EQ(convert(folder.path("ck"), out).bytes_written, 0U);
-  test::find(tensors, "embed.weight").bytes[100] ^= 1;
-  test::write_checkpoint(folder.path("ck"), kNano, tensors);
+  checkpoint.flip("embed.weight", 100);
   EXPECT_EQ(convert(folder.path("ck"), out).bytes_written, 7'439'252U);
   convert(folder.path("ck"), folder.path("fresh"));
   expect_same_folder(out, folder.path("fresh"));
@@ -216,13 +195,14 @@ TEST(Convert, SurvivesBeingKilledAtAnyTime) {
   convert(kNano, folder.path("whole"));
   const std::string out = folder.path("killed");
   int killed = 0;
-  for (int round = 0; round < 25; ++round) {
+  const int rounds = std::getenv("BATHYS_FULL") != nullptr ? 400 : 50;
+  for (int round = 0; round < rounds; ++round) {
     const pid_t child = ::fork();
     if (child == 0) {
       convert(kNano, out);
       ::_exit(0);
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(3 + 7 * (round % 13)));
+    std::this_thread::sleep_for(std::chrono::microseconds(2000 + 5300 * (round % 17)));
     ::kill(child, SIGKILL);
     int status = 0;
     ::waitpid(child, &status, 0);
@@ -234,11 +214,77 @@ TEST(Convert, SurvivesBeingKilledAtAnyTime) {
       expect_error(ExitCode::bad_input, {"index.h5"}, [&] { verify(out); });
     }
   }
-  EXPECT_GT(killed, 5);
+  EXPECT_GT(killed, rounds / 4);
   convert(kNano, out);
   for (const auto& entry : fs::directory_iterator(out)) {  // a shard left half-written was overwritten, not adopted
     EXPECT_FALSE(entry.path().string().ends_with(".partial")) << entry.path();
   }
+  expect_same_folder(out, folder.path("whole"));
+}
+
+// Rows of 96 bytes in tables of several pieces: large enough for marks within a file.
+TEST(Convert, GoesOnInTheMiddleOfALargeFile) {
+  const TempFolder folder;
+  test::write_random_checkpoint(folder.path("ck"), test::nano_with_tables(30'000, 96), kNano);
+  convert(folder.path("ck"), folder.path("whole"));
+  const SourceModel source(folder.path("ck"));
+  const std::string out = folder.path("out");
+  fs::create_directory(out);
+  ShardWriteOptions options;
+  options.source_state = "state";
+  options.mark_bytes = std::uint64_t{20} << 20;
+  const auto steps = [](ShardWriter& writer, int n) {
+    while (n-- > 0) ASSERT_TRUE(writer.step());
+  };
+  const auto written = [&] { return fs::exists(out + "/engram_01.h5.partial.mark"); };
+  {
+    ShardWriter writer(source, out, "engram_01.h5", options);
+    EXPECT_EQ(writer.resumed_bytes(), 0U);
+    steps(writer, 3);  // scales and two pieces of the table: beyond a mark, as a kill leaves it
+  }
+  ASSERT_TRUE(written());
+  {
+    ShardWriter changed(source, out, "layer_00.h5", options);  // another file has nothing to do with it
+    EXPECT_EQ(changed.resumed_bytes(), 0U);
+    changed.discard();
+  }
+  {
+    ShardWriter writer(source, out, "engram_01.h5", options);
+    EXPECT_GT(writer.resumed_bytes(), io::kPieceBytes);
+    steps(writer, 1);
+    writer.suspend();  // as a signal leaves it
+  }
+  std::uint64_t resumed = 0;
+  {
+    ShardWriter writer(source, out, "engram_01.h5", options);
+    resumed = writer.resumed_bytes();
+    EXPECT_GT(resumed, 2 * io::kPieceBytes);
+    while (writer.step()) {
+    }
+  }
+  EXPECT_FALSE(written());
+  EXPECT_TRUE(slurp(out + "/engram_01.h5") == slurp(folder.path("whole/engram_01.h5")));
+  // What was begun from another state of the checkpoint, or does not look like its mark, is begun anew.
+  fs::remove(out + "/engram_01.h5");
+  {
+    ShardWriter writer(source, out, "engram_01.h5", options);
+    steps(writer, 3);
+  }
+  {
+    ShardWriteOptions other = options;
+    other.source_state = "another state";
+    EXPECT_EQ(ShardWriter(source, out, "engram_01.h5", other).resumed_bytes(), 0U);
+  }
+  ASSERT_FALSE(written());
+  {
+    ShardWriter writer(source, out, "engram_01.h5", options);
+    steps(writer, 3);
+  }
+  ASSERT_TRUE(written());
+  fs::resize_file(out + "/engram_01.h5.partial", 1000);
+  EXPECT_EQ(ShardWriter(source, out, "engram_01.h5", options).resumed_bytes(), 0U);
+  // A whole conversion clears what is left, and gives what an uninterrupted one does.
+  convert(folder.path("ck"), out);
   expect_same_folder(out, folder.path("whole"));
 }
 
@@ -251,6 +297,7 @@ TEST(Convert, RefusesAFolderItMustNotOrCannotWrite) {
   expect_error(ExitCode::usage, {"another model"},
                [&] { convert(std::string(BATHYS_TEST_DATA) + "/golden/base/model", folder.path("nano")); });
   EXPECT_TRUE(fs::exists(folder.path("nano/layer_00.h5")));
+  expect_error(ExitCode::usage, {"empty name"}, [&] { convert(kNano, ""); });
   spit(folder.path("file"), "x");
   expect_error(ExitCode::usage, {"file"}, [&] { convert(kNano, folder.path("file")); });
   expect_error(ExitCode::usage, {"file/below"}, [&] { convert(kNano, folder.path("file/below")); });
@@ -284,10 +331,11 @@ TEST(Convert, StopsOnAFullDiskAndGoesOnAfterwards) {
   expect_same_folder(out, folder.path("whole"));
 }
 
-// Two tables of 115 MB, holes in the source: memory must not follow their size.
+// Two tables of 115 MB, in the full tier of 3 GB, holes in the source: memory must not follow their size.
 TEST(Convert, StreamsLargeTensorsInBoundedMemory) {
   const TempFolder folder;
-  test::write_random_checkpoint(folder.path("ck"), test::nano_with_tables(300'000, 32), kNano, 100'000'000);
+  const std::int64_t size = std::getenv("BATHYS_FULL") != nullptr ? 8'000'000 : 300'000;
+  test::write_random_checkpoint(folder.path("ck"), test::nano_with_tables(size, 32), kNano, 100'000'000);
   const pid_t child = ::fork();
   if (child == 0) {
     rusage before{};
@@ -300,7 +348,7 @@ TEST(Convert, StreamsLargeTensorsInBoundedMemory) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
-  EXPECT_GT(fs::file_size(folder.path("out/engram_01.h5")), 115'000'000U);
+  EXPECT_GT(fs::file_size(folder.path("out/engram_01.h5")), static_cast<std::uint64_t>(12 * 32 * size));
 }
 
 }  // namespace

@@ -4,16 +4,19 @@
 #include "convert/checkpoint_writer.hpp"
 #include "convert/convert.hpp"
 #include "convert/source_model.hpp"
+#include "convert/synth.hpp"
 #include "core/error.hpp"
 #include "io/temp_folder.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -108,8 +111,14 @@ class Load : public testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
 
   void expect_loaded(const std::string& checkpoint, const std::string& shards, const LoadOptions& options) {
-    const convert::SourceModel source(checkpoint);
-    const ShardModel model = open_shards(*world_, shards);
+    const std::int64_t read = expect_loaded(convert::SourceModel(checkpoint), open_shards(*world_, shards), options);
+    if (!options.direct && !options.wanted) {
+      EXPECT_EQ(read, 7'439'252);  // once, by whichever ranks
+    }
+  }
+
+  // Returns the bytes that all ranks read from files.
+  std::int64_t expect_loaded(const convert::SourceModel& source, const ShardModel& model, const LoadOptions& options) {
     const auto places = one_group_places(world_->size());
     const auto& place = places[static_cast<std::size_t>(world_->rank())];
     CheckingSink sink(source, place);
@@ -125,11 +134,7 @@ class Load : public testing::Test {
     EXPECT_EQ(sink.ended(), wanted);
     EXPECT_EQ(sink.bytes(), held);
     EXPECT_EQ(report.bytes_held, held);
-    const std::int64_t read =
-        world_->all_reduce_host(static_cast<std::int64_t>(report.bytes_read), parallel::Reduce::sum);
-    if (!options.direct && !options.wanted) {
-      EXPECT_EQ(read, 7'439'252);  // once, by whichever ranks
-    }
+    return world_->all_reduce_host(static_cast<std::int64_t>(report.bytes_read), parallel::Reduce::sum);
   }
 
   // Expects the same Error on every rank.
@@ -189,16 +194,84 @@ TEST_F(Load, BringsRowsThatPiecesCut) {
 }
 
 TEST_F(Load, ServesTwoGroupsOfOneReplica) {
-  if (world_->size() % 2 != 0) GTEST_SKIP() << "an even number of ranks makes two groups";
   on_first_rank([&] { convert::convert(kNano, path("n")); });
   const convert::SourceModel source(kNano);
   const ShardModel model = open_shards(*world_, path("n"));
   std::vector<catalog::RankPlace> places;
-  const int tensor = world_->size() / 2;
+  const int tensor = std::max(1, world_->size() / 2);  // alone: one group of one
   for (int rank = 0; rank < world_->size(); ++rank) places.push_back({tensor, rank % tensor, world_->size(), rank});
   CheckingSink sink(source, places[static_cast<std::size_t>(world_->rank())]);
   load(*world_, model, places, sink);
   EXPECT_EQ(sink.ended(), source.table.size());
+}
+
+// The ranks of a job with two copies of the model: the second one's receive from the first one's.
+struct TwoReplicas {
+  explicit TwoReplicas(parallel::Collectives& world) {
+    const int size = std::max(1, world.size() / 2);  // alone: one copy, which is its own peer
+    number = world.rank() / size;
+    replica = world.split(number, world.rank());
+    peers = world.split(world.rank() % size, world.rank());
+  }
+  int number = 0;
+  std::unique_ptr<parallel::Collectives> replica;
+  std::unique_ptr<parallel::Collectives> peers;
+};
+
+TEST_F(Load, ReplicasReceiveWhatTheFirstOneReads) {
+  const std::string config = test::nano_with_tables(30'000, 96);
+  on_first_rank([&] {
+    test::write_random_checkpoint(path("ck"), config, kNano);
+    convert::convert(path("ck"), path("n"));
+  });
+  const TwoReplicas two(*world_);
+  const LoadGroups groups{*world_, *two.replica, two.peers.get()};
+  const convert::SourceModel source(path("ck"));
+  const ShardModel model = open_shards(*world_, path("n"));
+  const auto places = one_group_places(two.replica->size());
+  LoadOptions options;
+  for (const bool direct : {false, true}) {
+    options.direct = direct;
+    options.readers = direct ? 1 : 2;
+    CheckingSink sink(source, places[static_cast<std::size_t>(two.replica->rank())]);
+    const LoadReport report = load(groups, model, places, sink, options);
+    EXPECT_EQ(sink.ended(), source.table.size());
+    EXPECT_EQ(report.bytes_held, sink.bytes());
+    if (two.number > 0) {
+      EXPECT_EQ(report.bytes_read, 0U);
+    }
+    const LoadSummary summary = summarize(*world_, model, report, options, "here");
+    if (!direct) {
+      EXPECT_EQ(summary.bytes_read, summary.model_bytes);  // once, for both copies
+    }
+    if (world_->rank() == 0) {
+      EXPECT_EQ(summary.slowest_host, "here");
+    }
+  }
+  // What the first one cannot read stops the second as well.
+  const io::ShardDataset& dataset = model.index.datasets[model.index.datasets.size() / 2];
+  on_first_rank([&] {
+    std::string bytes = test::slurp(path("n/" + dataset.file));
+    bytes[dataset.offset] ^= 1;
+    test::spit(path("n/" + dataset.file), bytes);
+  });
+  for (const bool direct : {false, true}) {
+    options.direct = direct;
+    IgnoringSink sink;
+    expect_agreed(ExitCode::bad_input, {dataset.file, dataset.name, "damaged"},
+                  [&] { load(groups, model, places, sink, options); });
+  }
+}
+
+TEST_F(Load, MakesASyntheticModelInPlaceWithTheBitsOfItsShards) {
+  convert::SourceModel made = convert::synthesize(kNano + "/config.json", {"", 9});
+  on_first_rank([&] { convert::convert(made, path("s")); });
+  expect_loaded(convert::synthesize(kNano + "/config.json", {"", 9}), open_shards(*world_, path("s")), {});
+  const ShardModel in_place = open_synthetic(
+      "config", std::move(made.index), std::make_shared<const catalog::SyntheticModel>(std::move(*made.synthetic)));
+  LoadOptions options;
+  options.read_ahead = 3;
+  EXPECT_EQ(expect_loaded(convert::synthesize(kNano + "/config.json", {"", 9}), in_place, options), 0);
 }
 
 TEST_F(Load, FailsOnAllRanksWithTheReadersWords) {
