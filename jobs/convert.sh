@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # Slurm job: converts a released checkpoint to HDF5 shards.
 #
-#   sbatch jobs/convert.sh CHECKPOINT_DIR SHARD_DIR
+#   sbatch [--ntasks=N] jobs/convert.sh CHECKPOINT_DIR SHARD_DIR
 #
-# Submitted from the checkout (or BATHYS_ROOT names it). Both folders must be seen from the compute node; SHARD_DIR needs as
-# much space as the checkpoint.
+# Submitted from the checkout (or BATHYS_ROOT names it). Both folders must be seen from all compute nodes; SHARD_DIR needs as
+# much space as the checkpoint. N ranks write files of their own, the same bytes for any N.
 #SBATCH --job-name=bathys-convert
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -16,14 +16,17 @@ void add_inspect(CLI::App& program, Commands& commands) {
   struct Options {
     std::string shards;
     bool json = false;
+    double memory_gib = 0;
   };
   const auto options = std::make_shared<Options>();
   app->add_option("SHARD_DIR", options->shards, "folder of shards")->required();
   app->add_flag("--json", options->json, "one JSON object, with every dataset");
+  app->add_option("--memory", options->memory_gib, "GiB of a rank: say in which layouts the weights fit")
+      ->check(CLI::PositiveNumber);
   commands.push_back({app, [options] {
                         io::Output out;
-                        std::string text = options->json ? convert::inspect_json(options->shards)
-                                                         : convert::inspect_text(options->shards);
+                        std::string text = options->json ? convert::inspect_json(options->shards, options->memory_gib)
+                                                         : convert::inspect_text(options->shards, options->memory_gib);
                         if (!text.ends_with('\n')) text += '\n';
                         out.write(text);
                         out.finish();

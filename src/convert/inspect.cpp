@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,16 @@ namespace bathys::convert {
 namespace {
 
 constexpr double kMib = 1024.0 * 1024.0;
+constexpr int kMostRanks = 64;
 
+// One model copy over groups * tensor ranks.
 struct RankShare {
-  int ranks = 1;
+  int groups = 1;
+  int tensor = 1;
+  [[nodiscard]] int ranks() const { return groups * tensor; }
+  [[nodiscard]] bool fits(double memory_gib) const {
+    return static_cast<double>(largest.total()) <= memory_gib * 0x1p30;
+  }
   catalog::RankBytes largest;  // of the rank that holds most
 };
 
@@ -51,11 +59,12 @@ Model open_model(const std::string& folder) {
     model.by_dtype[std::string(catalog::safetensors_dtype(dataset.dtype))] += dataset.bytes();
     model.by_part[std::string(catalog::part_name(dataset.part))] += dataset.bytes();
   }
-  for (const int ranks : {1, 2, 4, 8}) {
-    if (model.config.o_groups % ranks != 0) continue;
-    RankShare share{ranks, {}};
+  // Attention cannot be cut further than the output groups; experts and tables can, over groups of ranks.
+  for (int ranks = 1; ranks <= kMostRanks; ranks *= 2) {
+    const int tensor = std::gcd(ranks, model.config.o_groups);
+    RankShare share{ranks / tensor, tensor, {}};
     for (int rank = 0; rank < ranks; ++rank) {
-      const auto bytes = catalog::rank_bytes(model.table, catalog::RankPlace::one_group(ranks, rank));
+      const auto bytes = catalog::rank_bytes(model.table, {tensor, rank % tensor, ranks, rank});
       if (bytes.total() > share.largest.total()) share.largest = bytes;
     }
     model.shares.push_back(share);
@@ -67,7 +76,7 @@ std::string in_mib(std::int64_t bytes) { return fmt::format("{:12.2f} MiB", stat
 
 }  // namespace
 
-std::string inspect_text(const std::string& shard_folder) {
+std::string inspect_text(const std::string& shard_folder, double memory_gib) {
   const Model model = open_model(shard_folder);
   std::string out;
   const auto line = [&out]<class... Args>(fmt::format_string<Args...> format, Args&&... args) {
@@ -81,11 +90,17 @@ std::string inspect_text(const std::string& shard_folder) {
   for (const auto& [dtype, bytes] : model.by_dtype) line("  {:8} {}", dtype, in_mib(bytes));
   line("parts");
   for (const auto& [part, bytes] : model.by_part) line("  {:8} {}", part, in_mib(bytes));
-  line("largest share of one rank, model split over");
+  line("largest share of one rank, by layout");
   for (const RankShare& share : model.shares) {
     const catalog::RankBytes& b = share.largest;
-    line("  {} rank{} {} (global {}, layers {}, experts {}, engram {}, draft {}, vision {} bytes)", share.ranks,
-         share.ranks == 1 ? " " : "s", in_mib(b.total()), b.global, b.layer, b.experts, b.engram, b.draft, b.vision);
+    line(
+        "  {:2} rank{} groups={},tensor={} {}{} (global {}, layers {}, experts {}, engram {}, draft {}, vision {} "
+        "bytes)",
+        share.ranks(), share.ranks() == 1 ? " " : "s", share.groups, share.tensor, in_mib(b.total()),
+        memory_gib <= 0          ? ""
+        : share.fits(memory_gib) ? " fits"
+                                 : " does not fit",
+        b.global, b.layer, b.experts, b.engram, b.draft, b.vision);
   }
   line("sources");
   for (const io::ShardSource& source : model.index.sources)
@@ -94,7 +109,7 @@ std::string inspect_text(const std::string& shard_folder) {
   return out;
 }
 
-std::string inspect_json(const std::string& shard_folder) {
+std::string inspect_json(const std::string& shard_folder, double memory_gib) {
   const Model model = open_model(shard_folder);
   Json out;
   out["format"] = io::kShardFormat;
@@ -113,7 +128,9 @@ std::string inspect_json(const std::string& shard_folder) {
   out["ranks"] = Json::array();
   for (const RankShare& share : model.shares) {
     const catalog::RankBytes& b = share.largest;
-    out["ranks"].push_back({{"ranks", share.ranks},
+    out["ranks"].push_back({{"ranks", share.ranks()},
+                            {"groups", share.groups},
+                            {"tensor", share.tensor},
                             {"bytes", b.total()},
                             {"global", b.global},
                             {"layers", b.layer},
@@ -121,6 +138,7 @@ std::string inspect_json(const std::string& shard_folder) {
                             {"engram", b.engram},
                             {"draft", b.draft},
                             {"vision", b.vision}});
+    if (memory_gib > 0) out["ranks"].back()["fits"] = share.fits(memory_gib);
   }
   out["files"] = index["files"];
   out["datasets"] = index["datasets"];

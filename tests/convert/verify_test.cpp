@@ -209,9 +209,22 @@ TEST_F(Shards, AreDescribedWithTheirSourcesAndConfig) {
   EXPECT_EQ(json["sources"][0]["sha256"], io::sha256_hex(slurp(kNano + "/config.json")));
   EXPECT_EQ(json["n_tensors"], 1271);
   EXPECT_EQ(json["bytes"], 7'439'252);
-  EXPECT_EQ(json["ranks"].size(), 4U);
+  EXPECT_EQ(json["content_id"], io::read_shard_index(path()).content_id());
+  ASSERT_EQ(json["ranks"].size(), 7U);
   EXPECT_EQ(json["ranks"][0]["bytes"], 7'439'252);
   EXPECT_LT(json["ranks"][3]["bytes"], 4'000'000);
+  EXPECT_FALSE(json["ranks"][0].contains("fits"));
+  const Json memory = parse_json(inspect_json(path(), 4'000'000 / 0x1p30), "inspect", ExitCode::internal);
+  std::int64_t before = INT64_MAX;
+  for (const Json& layout : memory["ranks"]) {
+    EXPECT_EQ(layout["ranks"], layout["groups"].get<int>() * layout["tensor"].get<int>());
+    EXPECT_LE(layout["tensor"], 8);
+    const auto bytes = layout["bytes"].get<std::int64_t>();
+    EXPECT_LE(bytes, before);
+    EXPECT_EQ(layout["fits"], bytes <= 4'000'000);
+    before = bytes;
+  }
+  EXPECT_NE(inspect_text(path(), 0.001).find("does not fit"), std::string::npos);
   EXPECT_EQ(json["datasets"].size(), json["n_datasets"]);
   EXPECT_NE(inspect_text(path()).find("1271 in"), std::string::npos);
 }
