@@ -83,7 +83,7 @@ bool is_inside(const std::string& inner, const std::string& outer) {
 
 // What the command line asks for can be, as far as the model's config tells.
 void check_options(const Options& options, const OpenModel& open) {
-  require(!is_inside(options.eval.out, options.run.model), ExitCode::usage,
+  require(open.shards.synthetic || !is_inside(options.eval.out, options.run.model), ExitCode::usage,
           "--out {} lies in the folder of the shards {}, which holds nothing but the model; choose another",
           options.eval.out, options.run.model);
   const std::int64_t longest = open.shards.config.max_position_embeddings;
