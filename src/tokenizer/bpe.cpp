@@ -94,7 +94,7 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
     : vocabulary_(&vocabulary),
       merges_(file.merges.size()),
       byte_id_(256),
-      byte_merges_(256 * 256),
+      byte_merges_(std::size_t{256} * 256),
       by_bytes_(static_cast<std::size_t>(vocabulary.size())),
       whole_(std::make_unique<std::atomic<std::uint8_t>[]>(static_cast<std::size_t>(vocabulary.size()))) {
   constexpr auto kCode = ExitCode::bad_input;
@@ -168,9 +168,11 @@ void Bpe::merge(std::string_view piece, std::vector<std::int32_t>& out, std::uin
 // Lists of symbols, of the ranks of their merges with the next one and of the results, kept dense: finding the lowest
 // rank is a scan that compiles to vector code.
 void Bpe::merge_short(std::string_view piece, std::vector<std::int32_t>& out, std::uint64_t& steps) const {
+  // NOLINTBEGIN(cppcoreguidelines-pro-type-member-init): what is read is written first; filling them costs per word
   std::array<std::int32_t, kShort> ids;
   std::array<std::int32_t, kShort> ranks;
   std::array<std::int32_t, kShort> results;
+  // NOLINTEND(cppcoreguidelines-pro-type-member-init)
   std::size_t n = piece.size();
   const auto pair_up = [&](std::size_t at, MergeTable::Merge merge) {
     ranks[at] = merge.rank;

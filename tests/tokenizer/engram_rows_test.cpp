@@ -30,9 +30,9 @@ config::EngramLayout released_layout() {
 }
 
 Rows rows_at(const config::EngramLayout::Layer& layer, const Classes& classes, std::size_t t) {
-  std::array<std::int64_t, 4> history;
+  std::array<std::int64_t, 4> history{};
   for (std::size_t back = 0; back < history.size(); ++back) history[back] = back <= t ? classes[t - back] : kPadClass;
-  Rows rows;
+  Rows rows{};
   kernels::engram_hash(history.data(), layer.multipliers.data(), layer.primes.data(), layer.offsets.data(), 4, 8,
                        rows.data());
   return rows;

@@ -173,22 +173,22 @@ std::string damaged(Random& random, std::string text) {
 
 // One value of the document replaced, doubled or taken out: still JSON, which plain damage seldom is.
 void damage_value(Random& random, Json& value) {
-  static const std::vector<Json> kValues = {nullptr,
-                                            true,
-                                            0,
-                                            -1,
-                                            3,
-                                            67.0,
-                                            2147483647,
-                                            "",
-                                            "a",
-                                            "a b",
-                                            "😀",
-                                            Json::array(),
-                                            Json::object(),
-                                            Json::array({"a", "b"}),
-                                            9.9e99,
-                                            18446744073709551615U};
+  static const std::vector<Json> values = {nullptr,
+                                           true,
+                                           0,
+                                           -1,
+                                           3,
+                                           67.0,
+                                           2147483647,
+                                           "",
+                                           "a",
+                                           "a b",
+                                           "😀",
+                                           Json::array(),
+                                           Json::object(),
+                                           Json::array({"a", "b"}),
+                                           9.9e99,
+                                           18446744073709551615U};
   if (value.is_structured() && !value.empty() && below(random, 8) != 0) {
     auto child = value.begin();
     std::advance(child, static_cast<std::ptrdiff_t>(below(random, value.size())));
@@ -204,10 +204,10 @@ void damage_value(Random& random, Json& value) {
     return;
   }
   if (value.is_object() && below(random, 2) == 0) {
-    value[random_bytes(random, 3).substr(0, 1 + below(random, 3))] = one_of(random, kValues);
+    value[random_bytes(random, 3).substr(0, 1 + below(random, 3))] = one_of(random, values);
     return;
   }
-  value = one_of(random, kValues);
+  value = one_of(random, values);
 }
 
 // Text that is not UTF-8 cannot be dumped: it was put in by a key.
