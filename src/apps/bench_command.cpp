@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/tokenize_command.hpp"
+#include "apps/validators.hpp"
 #include "bench/io_bench.hpp"
 #include "bench/linear_bench.hpp"
 #include "bench/sum_bench.hpp"
@@ -49,9 +50,7 @@ void add_tokenizer(CLI::App& bench, Commands& commands) {
   CLI::App* const app = bench.add_subcommand("tokenizer", "Texts to token ids and back, one thread");
   const auto options = std::make_shared<TokenizerOptions>();
   app->add_option("--model", options->model, "folder of shards, or a tokenizer.json")->required();
-  app->add_option("--seconds", options->seconds, "of each measurement")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  app->add_option("--seconds", options->seconds, "of each measurement")->check(number(1e-3))->capture_default_str();
   app->add_option("FILE", options->texts, "one JSON string a line; -: standard input")->required();
   commands.push_back({app, [options] {
                         bench::bench_tokenizer([&] { return open_tokenizer(options->model); },
@@ -70,7 +69,7 @@ void add_io(CLI::App& bench, Commands& commands) {
       ->required();
   app->add_option("SCRATCH_DIR", options->scratch, "folder for a copy and shards, which are removed again")->required();
   app->add_option("--repeats", options->repeats, "of everything, in turns; medians count")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   app->add_flag("--cold", options->cold, "ask the kernel to forget the files before each measurement");
   commands.push_back({app, [options] {
@@ -98,17 +97,21 @@ void add_bench(CLI::App& program, Commands& commands) {
   CLI::App* const linear = app->add_subcommand("linear", "Linear layers on packed weights, one process");
   const auto options = std::make_shared<Options>();
   linear->add_option("--kinds", options->linear.kinds, "weights: fp4 fp8 bf16 f32 (default all)")->delimiter(',');
-  linear->add_option("--rows", options->linear.rows, "rows of inputs (default 1,4,16,64,256)")->delimiter(',');
+  linear->add_option("--rows", options->linear.rows, "rows of inputs (default 1,4,16,64,256)")
+      ->delimiter(',')
+      ->check(whole_number(1, std::int64_t{1} << 20));
   linear->add_option("--seconds", options->linear.seconds, "of each measurement")
-      ->check(CLI::PositiveNumber)
+      ->check(number(1e-3))
       ->capture_default_str();
   linear->add_option("--simd", options->linear.simd, "AVX2, AVX3 or AVX3_DL (default: the best of this CPU)");
   linear->add_option("--threads", options->session.threads, "threads (default: the cores it may use)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMaxThreads));
   CLI::App* const sums = app->add_subcommand("sums", "Fixed-point sums of experts and output groups, one process");
-  sums->add_option("--rows", options->sums.rows, "rows of inputs (default 1,16,256)")->delimiter(',');
+  sums->add_option("--rows", options->sums.rows, "rows of inputs (default 1,16,256)")
+      ->delimiter(',')
+      ->check(whole_number(1, std::int64_t{1} << 20));
   sums->add_option("--threads", options->session.threads, "threads (default: the cores it may use)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMaxThreads));
   commands.push_back({app, [options, sums] {
                         return parallel::run_session(options->session, [&](parallel::Session& session) {
                           require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
+#include "apps/validators.hpp"
 #include "bench/engine_bench.hpp"
 #include "core/error.hpp"
 
@@ -19,16 +20,16 @@ void add_bench_engine(CLI::App& bench, Commands& commands) {
   const auto options = std::make_shared<Options>();
   add_run_options(*app, options->run);
   app->add_option("--requests", options->bench.requests, "requests: half choices, half generations")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
   app->add_option("--context", options->bench.context, "tokens of a context, from half to one and a half of it")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
   app->add_option("--generated", options->bench.generated, "tokens drawn by a generation")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
   app->add_option("--repeats", options->bench.repeats, "of each measurement; the fastest counts")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
   commands.push_back(
       {app, [options] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/validators.hpp"
 #include "core/exit_code.hpp"
 #include "eval/compare.hpp"
 #include "io/output.hpp"
@@ -23,7 +24,7 @@ void add_compare(CLI::App& program, Commands& commands) {
   app->add_option("B", options->b, "run folder of the same requests")->required();
   app->add_flag("--json", options->json, "one JSON object, with every changed answer");
   app->add_option("--changed", options->changed, "changed answers to list")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   commands.push_back({app, [options] {
                         const eval::RunComparison comparison = eval::compare_runs(options->a, options->b);

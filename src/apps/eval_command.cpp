@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
+#include "apps/validators.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
 #include "eval/dry_run.hpp"
@@ -154,19 +155,19 @@ void add_eval(CLI::App& program, Commands& commands) {
   app->add_option("--requests", eval.requests, "JSON Lines of requests; a pipe or - for standard input will do")
       ->required();
   app->add_option("--out", eval.out, "run folder")->required();
-  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(whole_seed());
+  app->add_option("--seed", eval.seed, "of requests that name none (default 0)")->check(whole_number(0));
   app->add_option("--max-length", eval.max_length,
                   "tokens a sequence may have (default: the model's, which is the most too)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
+      ->check(whole_number(1, std::int64_t{1} << 40));
   app->add_option("--prefix-token", eval.prefix_token,
                   "id before rolling windows and for empty contexts (default: BOS)")
-      ->check(CLI::NonNegativeNumber);
-  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(finite_positive());
+      ->check(whole_number(0));
+  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(number(0));
   app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")
-      ->check(finite_positive())
+      ->check(number(0))
       ->capture_default_str();
   app->add_option("--status-seconds", eval.status_seconds, "between progress lines")
-      ->check(finite_positive())
+      ->check(number(0))
       ->capture_default_str();
   app->add_flag("--dry-run", options->dry_run,
                 "check the requests and count their tokens; reads no weights and writes nothing");
@@ -174,7 +175,7 @@ void add_eval(CLI::App& program, Commands& commands) {
                   "with --dry-run: run folder whose speed the time is estimated by");
   app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
   app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   commands.push_back({app, [options] {
                         return parallel::run_session(options->run.session, [&](parallel::Session& session) {
                           return evaluate(session, *options);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
+#include "apps/validators.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
@@ -80,16 +81,16 @@ void add_generate(CLI::App& program, Commands& commands) {
   add_run_options(*app, options->run);
   app->add_option("--prompt", options->prompt, "text to continue; spellings of special tokens count")->required();
   app->add_option("--max-tokens", options->generate.max_gen_toks, "tokens to draw at most")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
   app->add_option("--temperature", options->generate.temperature, "0: the most probable token each time")
-      ->check(CLI::NonNegativeNumber)
+      ->check(number(0))
       ->capture_default_str();
   app->add_option("--top-p", options->generate.top_p, "probability that the tokens drawn from must reach")
-      ->check(CLI::Range(1e-9, 1.0))
+      ->check(number(1e-9, 1))
       ->capture_default_str();
   app->add_option("--stop", options->generate.until, "text that ends the generation; may be repeated");
-  app->add_option("--seed", options->seed, "of the draws (default 0)")->check(whole_seed());
+  app->add_option("--seed", options->seed, "of the draws (default 0)")->check(whole_number(0));
   add_switch(*app, "--bos", options->bos, "begin with the BOS token, as the model's own prompts do");
   commands.push_back({app, [options] {
                         return parallel::run_session(options->run.session, [&](parallel::Session& session) {

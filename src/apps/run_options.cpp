@@ -2,6 +2,7 @@
 #include "apps/run_options.hpp"
 
 #include "apps/commands.hpp"
+#include "apps/validators.hpp"
 #include "convert/synth.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -11,34 +12,10 @@
 #include "parallel/watchdog.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <memory>
-#include <system_error>
 #include <utility>
 
 namespace bathys::apps {
-
-CLI::Validator whole_seed() {
-  return {[](std::string& text) {
-            std::int64_t value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool good = error == std::errc() && end == text.data() + text.size() && value >= 0;
-            return good ? std::string() : "is " + text + ", a whole number from 0 to 9223372036854775807 is wanted";
-          },
-          "SEED"};
-}
-
-CLI::Validator finite_positive() {
-  return {[](std::string& text) {
-            double value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-            const bool good =
-                error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
-            return good ? std::string() : "is " + text + ", a number from 0 on is wanted";
-          },
-          "NUMBER"};
-}
 
 void add_run_options(CLI::App& app, RunOptions& options) {
   CLI::Option* const model = app.add_option("--model", options.model, "folder of shards (bathys convert)");
@@ -46,21 +23,21 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                  "config of a model with synthetic weights, made in memory instead of --model (bathys synth)")
       ->excludes(model);
   app.add_option("--synthetic-seed", options.synthetic_seed, "of the weights of --synthetic")
-      ->check(whole_seed())
+      ->check(whole_number(0))
       ->capture_default_str();
   app.add_option("--layout", options.layout, "replicas=R,groups=G,tensor=T (default: one group of all ranks)");
   app.add_option("--row-budget", options.row_budget, "rows of one step at most")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24))
+      ->check(whole_number(1, std::int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--memory", options.memory_gib,
                  "GiB of each rank that sequences may take together (default: no bound)")
-      ->check(finite_positive());
+      ->check(number(0));
   add_switch(app, "--cone", options.cone,
              "skip rows of upper layers that nothing wanted depends on; changes no number");
   add_switch(app, "--prefix-sharing", options.prefix_sharing,
              "compute a common beginning of continuations once; changes no number");
   app.add_option("--threads", options.session.threads, "threads of each rank (default: the cores it may use)")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1, kMaxThreads));
   app.add_option("--reductions", options.reductions,
                  "exact: the same bits on any number of ranks; fast: float32 sums over ranks")
       ->check(CLI::IsMember({"exact", "fast"}))
@@ -71,7 +48,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
                "one process is meant, although the Slurm step has more tasks");
   app.add_option("--watchdog-seconds", options.session.watchdog_s,
                  "end a job in which nothing moves for so long; 0: never")
-      ->check(finite_positive())
+      ->check(number(0))
       ->capture_default_str();
 }
 

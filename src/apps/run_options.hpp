@@ -18,11 +18,6 @@
 
 namespace bathys::apps {
 
-// A seed as requests take it: a whole number from 0 to 2^63-1.
-CLI::Validator whole_seed();
-// A number from 0 on that is neither NaN nor infinite.
-CLI::Validator finite_positive();
-
 // How a model runs: what eval and generate have in common.
 struct RunOptions {
   std::string model;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/run_options.hpp"
+#include "apps/validators.hpp"
 #include "convert/convert.hpp"
 #include "convert/synth.hpp"
 #include "core/log.hpp"
@@ -59,7 +60,7 @@ void add_synth(CLI::App& program, Commands& commands) {
                   "shards: HDF5, ready to run; safetensors: a checkpoint in the released layout")
       ->check(CLI::IsMember({"shards", "safetensors"}))
       ->capture_default_str();
-  app->add_option("--seed", options->synth.seed, "of the weights")->check(whole_seed())->capture_default_str();
+  app->add_option("--seed", options->synth.seed, "of the weights")->check(whole_number(0))->capture_default_str();
   app->add_option("--tokenizer", options->synth.tokenizer,
                   "tokenizer.json of the model (default: one made for the config, a token for each byte)");
   add_file_session_options(*app, options->session);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
 #include "apps/tokenize_command.hpp"
+#include "apps/validators.hpp"
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "eval/json_text.hpp"
@@ -99,7 +100,7 @@ void add_tokenize(CLI::App& program, Commands& commands) {
          "each line is {\"output\": a model's answer to a chat, \"thinking\": whether it thinks (default true)}; "
          "answers with its reasoning, content and calls")
       ->excludes("--chat");
-  app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(CLI::PositiveNumber);
+  app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(whole_number(1, kMaxThreads));
   app->add_option("FILE", options->file, "input; - or nothing: standard input");
   commands.push_back({app, [options] {
                         const tokenizer::Tokenizer tokenizer = open_tokenizer(options->model);

@@ -28,6 +28,19 @@ class Usage(Scratch):
         self.assert_refused(self.evaluate(ONE, "--layout", "replicas=1,groups=1,tensor=3"), USAGE)
         self.assert_refused(self.evaluate(ONE, "--prefix-token", "999999"), USAGE, "--prefix-token")
 
+    def test_a_value_that_is_no_number_in_range_is_told_with_what_is_wanted(self):
+        for arguments, option, wanted in [
+            (("eval", "--row-budget", "1e3"), "--row-budget: is 1e3", "a whole number from 1 to 16777216 is wanted"),
+            (("eval", "--threads", "0"), "--threads: is 0", "a whole number from 1 to"),
+            (("eval", "--max-failed", "-1"), "--max-failed: is -1", "a whole number from 0 on is wanted"),
+            (("eval", "--seed", "9223372036854775808"), "--seed", "a whole number from 0 on is wanted"),
+            (("eval", "--memory", "nan"), "--memory: is nan", "a number from 0 on is wanted"),
+            (("generate", "--temperature", "1e999"), "--temperature: is 1e999", "a number from 0 on is wanted"),
+            (("bench", "linear", "--rows", "1,b"), "--rows: is b", "a whole number from 1"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_refused(run(*arguments), USAGE, option, wanted)
+
     def test_the_ranks_speak_once(self):
         done = run("eval", "--bogus", ranks=2)
         self.assert_refused(done, USAGE, "--bogus")
