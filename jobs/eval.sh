@@ -4,6 +4,10 @@
 #
 #   sbatch --nodes=4 jobs/eval.sh --model SHARD_DIR --requests FILE.jsonl --out RUN_DIR
 #
+# As an array, each task answers a share of the requests in RUN_DIR/share-K, and jobs/merge.sh puts the shares together:
+#
+#   sbatch --array=0-7 jobs/eval.sh --shares 8 --model SHARD_DIR --requests FILE.jsonl --out RUN_DIR
+#
 # Submitted from the checkout (or BATHYS_ROOT names it). A job that runs out of time stops with 75 and is requeued under its
 # own id; where a centre forbids that, set BATHYS_REQUEUE=0 and submit the same command again: both go on in RUN_DIR.
 #SBATCH --job-name=bathys-eval
@@ -20,6 +24,7 @@ set -uo pipefail
 # shellcheck source=jobs/lib.sh
 source "${BATHYS_ROOT:-${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}}/jobs/lib.sh" || exit 2
 
-slurm_begin bathys eval "$@"
-slurm_step "$bathys_program" eval "$@"
+eval_words "$@"
+slurm_begin bathys eval "${words[@]}"
+slurm_step "$bathys_program" eval "${words[@]}"
 slurm_end $?

@@ -131,7 +131,9 @@ mpi_environment() {
 
 # ---- inside a Slurm job ----
 
-site_srun_options=()  # a site's file may set it
+site_srun_options=()  # a site's file may set it, and bathys_binding beside it
+bathys_binding=(--cpu-bind=cores)
+bathys_preset=${BATHYS_PRESET:-host-release}  # whose program runs: cuda for GPUs
 
 # slurm_begin WORDS...: the site's file, threads per rank, and the lines a later reader wants: commit, nodes, command.
 slurm_begin() {
@@ -141,7 +143,7 @@ slurm_begin() {
     # shellcheck source=jobs/sites/example.sh
     source "$bathys_root/jobs/sites/$BATHYS_SITE.sh"
   fi
-  bathys_program=${BATHYS_PROGRAM:-$(preset_dir host-release)/bathys}
+  bathys_program=${BATHYS_PROGRAM:-$(preset_dir "$bathys_preset")/bathys}
   [ -x "$bathys_program" ] || die 2 "$bathys_program is not there; build it (docs/running.md) or name another by BATHYS_PROGRAM"
   # srun does not inherit --cpus-per-task from sbatch.
   export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1} OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-1}
@@ -156,7 +158,11 @@ slurm_begin() {
 # the program's exit code: --kill-on-bad-exit=0, since 1 would make 143 of a 75 when one rank leaves before the others.
 slurm_step() {
   local code again
-  srun --mpi=pmix --kill-on-bad-exit=0 "${site_srun_options[@]}" "$@" &
+  if [ "${BATHYS_DRY_RUN:-0}" = 1 ]; then
+    printf 'event=dry_run command="srun --mpi=pmix --kill-on-bad-exit=0 %s"\n' "${bathys_binding[*]} ${site_srun_options[*]} $*"
+    return 0
+  fi
+  srun --mpi=pmix --kill-on-bad-exit=0 "${bathys_binding[@]}" "${site_srun_options[@]}" "$@" &
   slurm_step_pid=$!
   slurm_step_signalled=no
   trap 'slurm_step_signalled=yes; kill -USR1 "$slurm_step_pid" 2>/dev/null' USR1
@@ -173,12 +179,52 @@ slurm_step() {
   return "$code"
 }
 
+# eval_words WORDS...: the words of `bathys eval` into the array `words`. `--shares N` among them makes the job one of N
+# (an array's task K answers share K/N in OUT/share-K); what else was given goes through.
+eval_words() {
+  local shares='' task=${SLURM_ARRAY_TASK_ID:-} out=no word
+  words=()
+  while [ $# -gt 0 ]; do
+    word=$1
+    shift
+    case $word in
+      --shares) shares=${1:-}; shift ;;
+      --shares=*) shares=${word#*=} ;;
+      *) words+=("$word") ;;
+    esac
+  done
+  [ -n "$shares$task" ] || return 0
+  [[ $shares =~ ^[1-9][0-9]*$ ]] || die 2 "an array job needs --shares N, the number of its tasks in all (also when only some are run again)"
+  [ -n "$task" ] || die 2 "--shares $shares is for array jobs: sbatch --array=0-$((shares - 1)) ..."
+  [ "$task" -lt "$shares" ] || die 2 "array task $task is none of the $shares shares; submit with --array=0-$((shares - 1))"
+  local i
+  for ((i = 0; i < ${#words[@]}; i++)); do
+    case ${words[i]} in
+      --out) words[i + 1]=${words[i + 1]:-}/share-$task out=yes ;;
+      --out=*) words[i]=${words[i]}/share-$task out=yes ;;
+    esac
+  done
+  [ "$out" = yes ] || die 2 "--out is missing"
+  words+=(--share "$task/$shares")
+}
+
+# slurm_cancelled ID: whether somebody cancelled the job that we are. Its state is COMPLETING then, as it is when the time is up.
+slurm_cancelled() {
+  case $(scontrol -o show job "$1" 2>/dev/null | head -n 1) in
+    *" JobState=RUNNING "* | *" Reason=TimeLimit "*) return 1 ;;
+    *" JobState="*) return 0 ;;
+    *) return 1 ;; # nobody says
+  esac
+}
+
 # slurm_end CODE: requeues a job that stopped early (75) and may go on, and leaves with the program's code.
 slurm_end() {
-  local code=$1 restarts=${SLURM_RESTART_COUNT:-0}
-  if [ "$code" -eq 75 ] && [ "${BATHYS_REQUEUE:-1}" = 1 ] && [ "$restarts" -lt "${BATHYS_MAX_RESTARTS:-20}" ]; then
-    printf 'event=requeue id=%s restart=%d\n' "$SLURM_JOB_ID" $((restarts + 1))
-    scontrol requeue "$SLURM_JOB_ID"
+  local code=$1 restarts=${SLURM_RESTART_COUNT:-0} id=$SLURM_JOB_ID
+  # One task of an array has the array's own id as its job id, and that name requeues all of them.
+  [ -z "${SLURM_ARRAY_TASK_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+  if [ "$code" -eq 75 ] && [ "${BATHYS_REQUEUE:-1}" = 1 ] && ! slurm_cancelled "$id" && [ "$restarts" -lt "${BATHYS_MAX_RESTARTS:-20}" ]; then
+    printf 'event=requeue id=%s restart=%d\n' "$id" $((restarts + 1))
+    scontrol requeue "$id"
   fi
   exit "$code"
 }

@@ -29,6 +29,8 @@ struct Options {
   eval::EvalOptions eval;
   bool dry_run = false;
   std::string speed_from;  // a run folder
+  std::string share;       // "K/N"
+  bool no_new_answers = false;
 };
 
 std::string base_name(const std::string& folder) {
@@ -122,11 +124,13 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   if (options.dry_run) return estimate(session, open, options, make_subject(open, options, session));
   // 3. The requests, all of them, and what an earlier start has answered.
   eval::EvalOptions eval_options = options.eval;
+  eval_options.share = parallel::agree(
+      session.world(), [&] { return options.share.empty() ? eval::Share() : eval::read_share(options.share); });
   eval_options.layout = parallel::to_string(open.layout);
   eval_options.memory_gib = options.run.memory_gib;
   eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
-  if (run.n_left() > 0) {
+  if (run.n_left() > 0 && !options.no_new_answers) {
     const RunningModel running = start_model(session, open, options.run);
     run.work(*running.engine, &session.watchdog(), timer.seconds());
   }
@@ -173,6 +177,12 @@ void add_eval(CLI::App& program, Commands& commands) {
                 "check the requests and count their tokens; reads no weights and writes nothing");
   app->add_option("--speed-from", options->speed_from,
                   "with --dry-run: run folder whose speed the time is estimated by");
+  app->add_option("--share", options->share,
+                  "K/N: answer only share K of N (0 .. N-1) of the requests; --take-from puts shares together");
+  app->add_option("--take-from", eval.take_from,
+                  "run folders of the same requests and options, or shares of them, whose answers are taken over");
+  app->add_flag("--no-new-answers", options->no_new_answers,
+                "compute nothing: the result files of what is answered; 75 where anything is missing");
   app->add_flag("--retry-failed", eval.retry_failed, "answer again what failed");
   app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")
       ->check(whole_number(0));

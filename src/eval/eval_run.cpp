@@ -9,6 +9,7 @@
 #include "eval/request_reader.hpp"
 #include "eval/result_files.hpp"
 #include "eval/run_order.hpp"
+#include "eval/share.hpp"
 #include "io/atomic_file.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
@@ -133,10 +134,11 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
     for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
   }
   parallel::agree(world, [&] { require_valid(file, options.requests); });
-  requests = std::move(file.requests);
+  requests = keep_share(std::move(file.requests), options.share);
 
   identity = subject.identity;
   identity.emplace_back("requests_sha256", io::sha256_hex(text));
+  identity.emplace_back(kShareKey, to_string(options.share));
   identity.emplace_back("seed", std::to_string(options.seed));
   identity.emplace_back("max_length", std::to_string(rules.max_length));
   identity.emplace_back("prefix_token", std::to_string(subject.tasks.prefix_token));
@@ -144,6 +146,7 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
 
 void EvalRun::State::open_folder() {
   folder = std::make_unique<RunFolder>(options.out, identity);
+  take_journals(*folder, identity, options.take_from);
   records = std::make_unique<RecordTable>(requests);
   records->read(folder->path());
   header = {records->last_start() + 1, utc_now(), world.size(), options.layout, options.memory_gib};

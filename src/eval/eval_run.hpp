@@ -6,6 +6,7 @@
 #include "eval/report.hpp"
 #include "eval/request.hpp"
 #include "eval/request_reader.hpp"
+#include "eval/share.hpp"
 #include "eval/task.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/watchdog.hpp"
@@ -29,8 +30,10 @@ struct EvalOptions {
   double max_seconds = 0;                    // 0: no limit
   double grace_seconds = 20;                 // for what is in flight when a stop is asked for
   bool retry_failed = false;
-  std::int64_t max_failed = -1;  // stop when more answers failed; < 0: no limit
-  double status_seconds = 10;    // between progress lines
+  Share share;                         // of the requests that this run answers
+  std::vector<std::string> take_from;  // run folders whose answers are taken over
+  std::int64_t max_failed = -1;        // stop when more answers failed; < 0: no limit
+  double status_seconds = 10;          // between progress lines
   std::string layout;
   double memory_gib = 0;             // 0: not limited
   std::int64_t max_in_flight = 128;  // jobs handed to the engine and not finished

@@ -31,19 +31,6 @@ constexpr ProgressField kSeconds[] = {{"load_s", &Progress::load_s},       {"pre
                                       {"prefill_s", &Progress::prefill_s}, {"decode_s", &Progress::decode_s},
                                       {"write_s", &Progress::write_s},     {"total_s", &Progress::total_s}};
 
-// The start number of "<start>-<rank>.jsonl", or 0 for another name.
-int start_number(const std::string& name) {
-  int start = 0, rank = 0;
-  const char* const end = name.data() + name.size();
-  const auto first = std::from_chars(name.data(), end, start);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
-  const auto second = std::from_chars(first.ptr + 1, end, rank);
-  return second.ec == std::errc() &&
-                 std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension
-             ? start
-             : 0;
-}
-
 StartHeader read_header(const Json& json) {
   StartHeader header;
   header.number = json.value("number", 0);
@@ -66,6 +53,18 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 }  // namespace
 
+int journal_start(const std::string& name) {
+  int start = 0, rank = 0;
+  const char* const end = name.data() + name.size();
+  const auto first = std::from_chars(name.data(), end, start);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, end, rank);
+  return second.ec == std::errc() &&
+                 std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension
+             ? start
+             : 0;
+}
+
 void Progress::add(const Progress& other) {
   for (const auto& field : kSeconds) this->*field.seconds += other.*field.seconds;
   prefill_rows += other.prefill_rows;
@@ -87,7 +86,7 @@ void RecordTable::read(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/journal", error)) {
     const std::string name = entry.path().filename().string();
-    if (const int start = start_number(name); start > 0) names.emplace_back(start, entry.path().string());
+    if (const int start = journal_start(name); start > 0) names.emplace_back(start, entry.path().string());
   }
   require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}",
           folder, error.message());
@@ -205,7 +204,7 @@ std::vector<std::int32_t> RecordTable::missing(std::size_t request) const {
 int RecordTable::add_file(const std::string& path) {
   files_.emplace_back();
   files_.back().path = path;
-  files_.back().start = start_number(std::filesystem::path(path).filename().string());
+  files_.back().start = journal_start(std::filesystem::path(path).filename().string());
   return static_cast<int>(files_.size()) - 1;
 }
 

@@ -52,6 +52,9 @@ struct RecordPlace {
   [[nodiscard]] bool present() const { return file >= 0; }
 };
 
+// The start number of a journal file's name ("<start>-<rank>.jsonl"), or 0 for another name.
+[[nodiscard]] int journal_start(const std::string& name);
+
 // Which answers of a request file are on record, and where.
 class RecordTable {
  public:
