@@ -132,7 +132,7 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   // 4. The weights, and the work.
   if (run.n_left() > 0 && !options.no_new_answers) {
     const RunningModel running = start_model(session, open, options.run);
-    run.work(*running.engine, &session.watchdog(), timer.seconds());
+    run.work(*running.engine, *running.grid, &session.watchdog(), timer.seconds());
   }
   // 5. The result files and the table.
   std::string table;

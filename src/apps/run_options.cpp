@@ -105,8 +105,10 @@ OpenModel open_model(parallel::Session& session, const RunOptions& options) {
   });
   weights::ShardModel shards = options.synthetic.empty() ? weights::open_shards(world, options.model)
                                                          : parallel::agree(world, [&] { return synthesize(options); });
-  const parallel::Layout layout = parallel::agree(
-      world, [&] { return parallel::choose_layout(options.layout, world.size(), shards.config.o_groups); });
+  const parallel::Layout layout = parallel::agree(world, [&] {
+    return parallel::choose_layout(options.layout, world.size(), shards.config.o_groups,
+                                   shards.config.n_routed_experts);
+  });
   tokenizer::Tokenizer tokenizer = parallel::agree(world, [&] {
     return tokenizer::Tokenizer::from_json(shards.index.tokenizer_json, shards.folder + ": tokenizer.json",
                                            shards.config.vocab_size);
@@ -116,7 +118,7 @@ OpenModel open_model(parallel::Session& session, const RunOptions& options) {
 
 RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options) {
   RunningModel running;
-  running.grid = parallel::make_rank_grid(session.world(), open.layout);
+  running.grid = std::make_unique<parallel::RankGrid>(parallel::make_rank_grid(session.world(), open.layout));
   session.watchdog().progress("load weights");
   model::ModelOptions model_options;
   model_options.max_rows = options.row_budget;
@@ -128,7 +130,7 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   load_options.progress = [&] { session.watchdog().progress("load weights"); };
   weights::LoadReport report;
   const ProcessMemory before = process_memory();
-  running.model = model::load_model(open.shards, *running.grid.replica, model_options, load_options, &report);
+  running.model = model::load_model(open.shards, session.world(), *running.grid, model_options, load_options, &report);
   const ProcessMemory after = process_memory();
   report_load(session, open.shards, report, *running.model, before, after);
   engine::EngineOptions engine_options;

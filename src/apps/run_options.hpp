@@ -46,7 +46,7 @@ OpenModel open_model(parallel::Session& session, const RunOptions& options);
 
 // Weights on the ranks and the engine over them.
 struct RunningModel {
-  parallel::RankGrid grid;
+  std::unique_ptr<parallel::RankGrid> grid;  // the model holds on to it
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
 };

@@ -16,6 +16,14 @@ namespace bathys::engine {
 using model::HeadAnswer;
 using model::HeadQuery;
 
+namespace {
+
+// Work that is known beyond the step that runs: enough for the next one, and no more, since what one group holds no
+// other group can take.
+constexpr std::int64_t kStepsAhead = 2;
+
+}  // namespace
+
 struct Engine::State {
   State(model::Model& model_in, const tokenizer::Tokenizer* tokenizer_in, const EngineOptions& options_in)
       : model(model_in), tokenizer(tokenizer_in), options(options_in) {
@@ -83,6 +91,18 @@ std::int64_t Engine::pending() const {
 
 const EngineCounters& Engine::counters() const { return state_->counters; }
 
+bool Engine::wants_jobs() const {
+  const State& s = *state_;
+  std::int64_t rows = 0, tracks = std::ssize(s.alive);
+  for (const Track* track : s.alive) rows += track->rows_left();
+  for (const Track* track : s.waiting) {
+    rows += track->rows_left();
+    ++tracks;
+    if (rows >= kStepsAhead * s.options.row_budget || tracks >= kStepsAhead * s.options.max_sequences) return false;
+  }
+  return rows < kStepsAhead * s.options.row_budget && tracks < kStepsAhead * s.options.max_sequences;
+}
+
 std::vector<JobResult> Engine::take_finished() { return std::exchange(state_->finished, {}); }
 
 bool Engine::step() {
@@ -91,6 +111,7 @@ bool Engine::step() {
   const auto chosen = s.choose_rows();
   if (chosen.empty()) {
     require(s.jobs.empty(), ExitCode::internal, "engine: {} jobs wait and no row can run", s.jobs.size());
+    s.model.run({});  // other groups of the replica may have rows
     return false;
   }
   s.run(chosen);

@@ -27,8 +27,9 @@ struct EngineCounters {
   std::vector<model::LayerCounters> needed;
 };
 
-// Runs jobs on ragged steps.  Every rank of a replica holds an Engine and makes the same calls with the same jobs in
-// the same order (the ranks enter the same collectives); all ranks get the same results.
+// Runs jobs on ragged steps.  Every rank holds an Engine; the tensor ranks of a group make the same calls with the same
+// jobs in the same order (they enter the same collectives) and get the same results.  Groups of one replica have jobs
+// of their own and call step() equally often.
 class Engine {
  public:
   // `tokenizer` may be null when no job has stops; it must outlive the engine.
@@ -42,7 +43,10 @@ class Engine {
 
   // Jobs submitted and not yet taken as finished.
   [[nodiscard]] std::int64_t pending() const;
-  // Runs one step (at least one row); false when no submitted job has work left.
+  // Whether more jobs would help to fill the next steps; beginnings that jobs share count for each.
+  [[nodiscard]] bool wants_jobs() const;
+  // Runs one step; false when no submitted job had work left.  Then the step had no rows, and other groups of the
+  // replica did without this one.
   bool step();
   // Results of jobs that ended since the last call, in the order they ended.
   std::vector<JobResult> take_finished();

@@ -3,25 +3,18 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "core/timer.hpp"
-#include "eval/journal.hpp"
-#include "eval/json_text.hpp"
+#include "eval/eval_run_state.hpp"
 #include "eval/request_reader.hpp"
-#include "eval/result_files.hpp"
 #include "eval/run_order.hpp"
 #include "eval/share.hpp"
 #include "io/atomic_file.hpp"
 #include "io/file.hpp"
 #include "io/hash.hpp"
 #include "parallel/agree.hpp"
-#include "parallel/signals.hpp"
 
 #include <algorithm>
-#include <array>
-#include <exception>
 #include <filesystem>
 #include <system_error>
-#include <unordered_map>
 #include <utility>
 
 namespace bathys::eval {
@@ -49,83 +42,7 @@ std::string read_once(parallel::Collectives& world, const EvalOptions& options) 
   return world.broadcast_host(text, 0);
 }
 
-// What is decided together at the edge of a step: the largest value over the ranks of each flag.
-struct StepFlags {
-  bool stop = false;    // no new jobs
-  bool drop = false;    // what is in flight is dropped too
-  bool broken = false;  // rank 0 could not write
-};
-
 }  // namespace
-
-// A job that the engine holds, or an answer that needs none.
-struct InFlight {
-  std::size_t request = 0;
-  std::vector<std::int32_t> repeats;
-  PreparedTask task;
-  double submitted_s = 0;
-};
-
-struct EvalRun::State {
-  State(parallel::Collectives& ranks, EvalOptions run_options, EvalSubject run_subject)
-      : world(ranks), options(std::move(run_options)), subject(std::move(run_subject)) {}
-
-  parallel::Collectives& world;
-  EvalOptions options;
-  EvalSubject subject;
-  std::vector<Request> requests;
-  std::vector<std::pair<std::size_t, std::vector<std::int32_t>>>
-      todo;  // request, repeats without a record; the same on all ranks
-  RunIdentity identity;
-
-  // Rank 0 alone.
-  std::unique_ptr<RunFolder> folder;
-  std::unique_ptr<RecordTable> records;
-  std::unique_ptr<JournalWriter> journal;
-  StartHeader header;
-  int journal_file = -1;
-  std::exception_ptr write_error;
-
-  // Of this start.
-  Timer clock;
-  Timer since_status;
-  Progress progress;
-  std::vector<Progress> ranks_progress;
-  std::unordered_map<std::int64_t, InFlight> in_flight;
-  bool worked = false;
-  bool too_many_failed = false;
-  double stop_asked_s = -1;
-  std::int64_t answered = 0;
-
-  [[nodiscard]] bool speaks() const { return world.rank() == 0; }
-
-  void read_requests_and_check(const std::string& text);
-  void open_folder();
-  void share_todo();
-
-  void begin_journal();
-  void submit(engine::Engine& engine, std::size_t next);
-  void keep(const InFlight& job, const engine::JobResult& result);
-  StepFlags decide();
-  void count_engine(const engine::EngineCounters& counters);
-  void report_status(const char* state, bool always);
-  void loop(engine::Engine& engine, parallel::Watchdog* watchdog);
-
-  // Rank 0's writes between two gates: the first failure is kept until the ranks meet.
-  template <class Write>
-  void guarded(Write&& write) {
-    if (!speaks() || write_error) return;
-    const Timer timer;
-    try {
-      write();
-    } catch (...) {
-      write_error = std::current_exception();
-    }
-    progress.write_s += timer.seconds();
-  }
-
-  ExitCode finish_on_rank_0(std::string& table);
-};
 
 void EvalRun::State::read_requests_and_check(const std::string& text) {
   const RequestRules rules = rules_of(options, subject);
@@ -170,133 +87,57 @@ void EvalRun::State::share_todo() {
     }
   }
   flags = world.broadcast_host(flags, 0);
+  failed_before = speaks() ? records->n_failed() : 0;
+  world.broadcast_host(&failed_before, sizeof failed_before, 0);
   std::size_t at = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> repeats;
     for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
       if (flags[at++] == '0') repeats.push_back(repeat);
     }
+    n_left_at_start += std::ssize(repeats);
     if (!repeats.empty()) todo.emplace_back(i, std::move(repeats));
   }
   sort_for_running(requests, todo);
 }
 
+// A journal for each group; rank 0 makes the folder before the others look for it.
 void EvalRun::State::begin_journal() {
-  // From here on the result files of an earlier start may be out of date; summary.json, written last, says that they
-  // are whole.
-  std::error_code none;
-  std::filesystem::remove(folder->file("summary.json"), none);
-  journal = std::make_unique<JournalWriter>(folder->path(), header, world.rank());
-  journal_file = records->add_file(journal->path());
-  log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(),
-            records->n_present(), header.number);
-}
-
-void EvalRun::State::submit(engine::Engine& engine, std::size_t next) {
-  const Timer timer;
-  InFlight job;
-  job.request = todo[next].first;
-  job.repeats = todo[next].second;
-  job.task = prepare_task(requests[job.request], subject.tasks, job.repeats);
-  job.submitted_s = clock.seconds();
-  progress.prepare_s += timer.seconds();
-  const auto tag = static_cast<std::int64_t>(next);
-  if (auto* score = std::get_if<engine::ScoreJob>(&job.task.job)) {
-    score->tag = tag;
-    engine.submit(std::move(*score));
-  } else if (auto* generate = std::get_if<engine::GenerateJob>(&job.task.job)) {
-    generate->tag = tag;
-    engine.submit(std::move(*generate));
-  } else {
-    keep(job, engine::JobResult{});
-    return;
-  }
-  in_flight.emplace(tag, std::move(job));
-}
-
-void EvalRun::State::keep(const InFlight& job, const engine::JobResult& result) {
-  answered += std::ssize(job.repeats);
-  guarded([&] {
-    const double now = clock.seconds();
-    const std::string item = fmt::format(
-        R"({{"rank":{},"time":{},"submitted_s":{:.6f},"seconds":{:.6f},"batch":{},"computed_tokens":{},"reused_tokens":{}}})",
-        world.rank(), json_string(utc_now()), job.submitted_s, now - job.submitted_s, in_flight.size(),
-        result.computed_tokens, result.reused_tokens);
-    for (const Record& record : make_records(requests[job.request], job.task, subject.tasks, job.repeats, result)) {
-      records->put(job.request, record.repeat, journal->append(record, item, journal_file));
-    }
+  parallel::agree(world, [&] {
+    if (!speaks()) return;
+    // From here on the result files of an earlier start may be out of date; summary.json, written last, says that they
+    // are whole.
+    std::error_code none;
+    std::filesystem::remove(folder->file("summary.json"), none);
+    io::make_folder(folder->path() + "/journal");
+    log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(),
+              records->n_present(), header.number);
+  });
+  world.broadcast_host(&header.number, sizeof header.number, 0);
+  header = {header.number, world.broadcast_host(header.time, 0), world.size(), options.layout, options.memory_gib};
+  parallel::agree(world, [&] {
+    if (writes()) journal = std::make_unique<JournalWriter>(options.out, header, world.rank());
   });
 }
 
-StepFlags EvalRun::State::decide() {
-  enum { kStop, kDrop, kBroken, kFailed, kCount };
-  std::array<std::int64_t, kCount> flags{};
-  flags[kStop] = parallel::stop_requested() ? 1 : 0;
-  if (speaks()) {  // one clock decides
-    const double now = clock.seconds() + progress.load_s;
-    const bool failed = options.max_failed >= 0 && records->n_failed() > options.max_failed;
-    if (options.max_seconds > 0 && now >= options.max_seconds) flags[kStop] = 1;
-    if (stop_asked_s >= 0 && clock.seconds() - stop_asked_s > options.grace_seconds) flags[kDrop] = 1;
-    flags[kBroken] = write_error ? 1 : 0;
-    flags[kFailed] = failed ? 1 : 0;
+// All journals of this start are durable, and rank 0 reads what the groups wrote.
+void EvalRun::State::end_journal() {
+  if (journal) {
+    guarded([&] {
+      journal->append_progress(progress);
+      journal->sync();
+    });
   }
-  world.all_reduce_host(flags, parallel::Reduce::max);
-  if (flags[kFailed] != 0) too_many_failed = true;
-  if (flags[kStop] != 0 && stop_asked_s < 0) {
-    stop_asked_s = clock.seconds();
-    log::info("stop", "in_flight={} grace_s={}", in_flight.size(), options.grace_seconds);
-  }
-  return {flags[kStop] != 0 || too_many_failed || stop_asked_s >= 0, flags[kDrop] != 0 || too_many_failed,
-          flags[kBroken] != 0};
-}
-
-void EvalRun::State::count_engine(const engine::EngineCounters& counters) {
-  progress.prefill_s = counters.prefill_s;
-  progress.decode_s = counters.decode_s;
-  progress.prefill_rows = counters.prefill_rows;
-  progress.decode_rows = counters.decode_rows;
-  progress.total_s = progress.load_s + clock.seconds();
-}
-
-void EvalRun::State::report_status(const char* state, bool always) {
-  if (!speaks() || (!always && since_status.seconds() < options.status_seconds)) return;
-  since_status.restart();
-  guarded([&] {
-    RunStatus status{state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(),
-                     0,     std::nullopt};
-    if (answered > 0) {
-      status.answers_per_s = static_cast<double>(answered) / status.seconds;
-      status.seconds_left = static_cast<double>(status.total - status.done) / status.answers_per_s;
-    }
-    write_status(*folder, status);
-    if (journal) journal->append_progress(progress);
-    log::info("progress", "state={} done={} total={} failed={} seconds={:.1f} answers_per_s={:.2f}{}", state,
-              status.done, status.total, status.failed, status.seconds, status.answers_per_s,
-              status.seconds_left ? fmt::format(" left_s={:.0f}", *status.seconds_left) : std::string());
+  parallel::agree(world, [&] {
+    if (write_error) std::rethrow_exception(write_error);
   });
-}
-
-void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) {
-  std::size_t next = 0;
-  StepFlags flags = decide();
-  while (true) {
-    // A bound on those that need no engine too: stops are looked at between.
-    for (std::int64_t n = 0;
-         n < options.max_in_flight && !flags.stop && next < todo.size() && engine.pending() < options.max_in_flight;
-         ++n) {
-      submit(engine, next++);
+  const std::vector<std::int64_t> bytes = world.all_gather_host(journal ? journal->bytes() : std::int64_t{0});
+  parallel::agree(world, [&] {
+    if (!speaks()) return;
+    for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
+      if (bytes[rank] > 0) records->read_writer(folder->path(), header.number, static_cast<int>(rank), bytes[rank]);
     }
-    if (flags.broken || flags.drop || (engine.pending() == 0 && (flags.stop || next == todo.size()))) break;
-    engine.step();
-    for (engine::JobResult& result : engine.take_finished()) {
-      keep(in_flight.at(result.tag), result);
-      in_flight.erase(result.tag);
-    }
-    count_engine(engine.counters());
-    if (watchdog != nullptr) watchdog->progress(fmt::format("step {}", engine.counters().steps));
-    report_status(flags.stop ? "cancelling" : "in_progress", false);
-    flags = decide();
-  }
+  });
 }
 
 ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
@@ -320,7 +161,6 @@ ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
   report.totals = scores.totals();
   report.tasks = scores.tasks();
   report.all_starts = records->progress();
-  report.all_starts.add(progress);
   if (worked) report.last_start = spread_over_ranks(ranks_progress);
   if (!shown_again) {
     if (whole) io::write_file(folder->file("summary.json"), to_json(report).dump(2) + "\n");
@@ -360,30 +200,22 @@ EvalRun::EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject 
 
 EvalRun::~EvalRun() = default;
 
-std::int64_t EvalRun::n_left() const {
-  std::int64_t n = 0;
-  for (const auto& [request, repeats] : state_->todo) n += std::ssize(repeats);
-  return n;
-}
+std::int64_t EvalRun::n_left() const { return state_->n_left_at_start; }
 
-void EvalRun::work(engine::Engine& engine, parallel::Watchdog* watchdog, double load_s) {
+void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, parallel::Watchdog* watchdog,
+                   double load_s) {
   State& state = *state_;
-  parallel::agree(state.world, [&] {
-    if (state.speaks()) state.begin_journal();
-  });
+  state.grid = &grid;
+  state.begin_journal();
+  state.counters = std::make_unique<RunCounters>(state.world, state.takers());
   state.worked = true;
   state.progress.load_s = load_s;
   state.clock.restart();
   state.report_status("in_progress", true);
   state.loop(engine, watchdog);
-  state.guarded([&] {
-    state.journal->append_progress(state.progress);
-    state.journal->sync();
-  });
+  state.wait_for_others(watchdog);
   state.progress.total_s = state.progress.load_s + state.clock.seconds();
-  parallel::agree(state.world, [&] {
-    if (state.write_error) std::rethrow_exception(state.write_error);
-  });
+  state.end_journal();
   state.ranks_progress = state.world.all_gather_host(state.progress);
 }
 

@@ -9,6 +9,7 @@
 #include "eval/share.hpp"
 #include "eval/task.hpp"
 #include "parallel/collectives.hpp"
+#include "parallel/rank_grid.hpp"
 #include "parallel/watchdog.hpp"
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 #include <string>
 #include <vector>
 
-// One start of a run, on all ranks together: rank 0 reads and writes files, every rank makes the same jobs in the same
-// order.
+// One start of a run, on all ranks together: rank 0 reads the requests, the groups take them in turn and write journals
+// of their own, rank 0 merges these into the results.
 namespace bathys::eval {
 
 struct EvalOptions {
@@ -36,7 +37,7 @@ struct EvalOptions {
   double status_seconds = 10;          // between progress lines
   std::string layout;
   double memory_gib = 0;             // 0: not limited
-  std::int64_t max_in_flight = 128;  // jobs handed to the engine and not finished
+  std::int64_t max_in_flight = 128;  // jobs that a group holds and has not finished
 };
 
 // What the run is about, before any weight is read.
@@ -65,10 +66,10 @@ class EvalRun {
   // Answers without a record; 0: finish() needs no model.
   [[nodiscard]] std::int64_t n_left() const;
 
-  // Answers what is left, until all is done or a stop is asked for.  `load_s`: seconds spent on the way here.
-  // Collective.
-  //   throws AgreedError when the journal cannot be written
-  void work(engine::Engine& engine, parallel::Watchdog* watchdog, double load_s);
+  // Answers what is left, until all is done or a stop is asked for.  `grid`: the layout under `engine`, outlives the
+  // run.  `load_s`: seconds spent on the way here.  Collective.
+  //   throws AgreedError when a journal cannot be written
+  void work(engine::Engine& engine, const parallel::RankGrid& grid, parallel::Watchdog* watchdog, double load_s);
 
   // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`:
   // what rank 0 should print, empty elsewhere.  Collective.

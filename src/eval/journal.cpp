@@ -31,6 +31,10 @@ constexpr ProgressField kSeconds[] = {{"load_s", &Progress::load_s},       {"pre
                                       {"prefill_s", &Progress::prefill_s}, {"decode_s", &Progress::decode_s},
                                       {"write_s", &Progress::write_s},     {"total_s", &Progress::total_s}};
 
+std::string journal_path(const std::string& folder, int start, int rank) {
+  return fmt::format("{}/journal/{:06d}-{:06d}{}", folder, start, rank, kExtension);
+}
+
 StartHeader read_header(const Json& json) {
   StartHeader header;
   header.number = json.value("number", 0);
@@ -65,6 +69,12 @@ int journal_start(const std::string& name) {
              : 0;
 }
 
+void Progress::join(const Progress& other) {
+  for (const auto& field : kSeconds) this->*field.seconds = std::max(this->*field.seconds, other.*field.seconds);
+  prefill_rows += other.prefill_rows;
+  decode_rows += other.decode_rows;
+}
+
 void Progress::add(const Progress& other) {
   for (const auto& field : kSeconds) this->*field.seconds += other.*field.seconds;
   prefill_rows += other.prefill_rows;
@@ -91,14 +101,25 @@ void RecordTable::read(const std::string& folder) {
   require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}",
           folder, error.message());
   std::sort(names.begin(), names.end());
-  for (const auto& [start, path] : names) read_file(path, start);
+  for (const auto& [start, path] : names) read_file(path, start, 0);
 }
 
-void RecordTable::read_file(const std::string& path, int start) {
+void RecordTable::read_writer(const std::string& folder, int start, int rank, std::int64_t bytes) {
+  read_file(journal_path(folder, start, rank), start, bytes);
+}
+
+void RecordTable::read_file(const std::string& path, int start, std::int64_t least_bytes) {
   last_start_ = std::max(last_start_, start);
-  const int file = add_file(path);
+  const int file = static_cast<int>(files_.size());
+  files_.emplace_back();
+  files_.back().path = path;
   files_.back().start = start;
   const std::string text = io::read_stream(path);
+  require(
+      std::ssize(text) >= least_bytes, ExitCode::stopped,
+      "{} has {} bytes on rank 0, its writer wrote {}: the file system does not show them yet; run the same command "
+      "again",
+      path, text.size(), least_bytes);
   Progress progress;
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = text.find('\n', begin);
@@ -108,7 +129,13 @@ void RecordTable::read_file(const std::string& path, int start) {
     if (!whole) ++damaged_lines_;
     begin = end == std::string::npos ? text.size() : end + 1;
   }
-  progress_.add(progress);
+  progress_[start].join(progress);
+}
+
+Progress RecordTable::progress() const {
+  Progress all;
+  for (const auto& [start, progress] : progress_) all.add(progress);
+  return all;
 }
 
 bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file, Progress& progress) {
@@ -201,19 +228,9 @@ std::vector<std::int32_t> RecordTable::missing(std::size_t request) const {
   return repeats;
 }
 
-int RecordTable::add_file(const std::string& path) {
-  files_.emplace_back();
-  files_.back().path = path;
-  files_.back().start = journal_start(std::filesystem::path(path).filename().string());
-  return static_cast<int>(files_.size()) - 1;
-}
-
 std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t bytes) const {
   const File& source = files_[static_cast<std::size_t>(file)];
-  // This start's own file grows while it is open: a reader made for a shorter one is renewed.
-  if (!source.reader || source.reader->size() < static_cast<std::uint64_t>(offset + bytes)) {
-    source.reader = std::make_unique<io::ReadFile>(source.path);
-  }
+  if (!source.reader) source.reader = std::make_unique<io::ReadFile>(source.path);
   std::string text(static_cast<std::size_t>(bytes), '\0');
   source.reader->read_at(static_cast<std::uint64_t>(offset), std::as_writable_bytes(std::span(text)));
   return text;
@@ -228,7 +245,7 @@ std::string RecordTable::item(const RecordPlace& place) const {
 int RecordTable::start_of(const RecordPlace& place) const { return files_[static_cast<std::size_t>(place.file)].start; }
 
 JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank)
-    : path_(fmt::format("{}/journal/{:06d}-{:06d}{}", folder, header.number, rank, kExtension)) {
+    : path_(journal_path(folder, header.number, rank)) {
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
@@ -240,21 +257,12 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
 void JournalWriter::write(std::string_view line) {
   const std::string whole = std::string(line) + '\n';
   io::write_all(fd_.get(), bytes_of(whole), path_);
-  offset_ += std::ssize(whole);
+  bytes_ += std::ssize(whole);
   if (++unsynced_ >= kSyncLines || since_sync_.seconds() >= kSyncSeconds) sync();
 }
 
-RecordPlace JournalWriter::append(const Record& record, std::string_view item, int file) {
-  RecordPlace place;
-  place.file = file;
-  place.offset = offset_ + std::ssize(kRecordHead);
-  place.bytes = std::ssize(record.text);
-  place.item_offset = place.offset + place.bytes + std::ssize(kItemHead);
-  place.item_bytes = std::ssize(item);
-  place.hash = io::xxh3_128(record.text);
-  place.ok = record.ok;
+void JournalWriter::append(const Record& record, std::string_view item) {
   write(fmt::format("{}{}{}{}}}", kRecordHead, record.text, kItemHead, item));
-  return place;
 }
 
 void JournalWriter::append_progress(const Progress& progress) {

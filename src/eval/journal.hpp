@@ -8,6 +8,7 @@
 #include "io/hash.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +27,8 @@ namespace bathys::eval {
 struct Progress {
   double load_s = 0, prepare_s = 0, prefill_s = 0, decode_s = 0, write_s = 0, total_s = 0;
   std::int64_t prefill_rows = 0, decode_rows = 0;
-  void add(const Progress& other);
+  void add(const Progress& other);   // of another start
+  void join(const Progress& other);  // of another group in the same start: the longest seconds, the rows of both
 };
 
 // How a start runs; records that did not fit are tried again where this differs.
@@ -73,13 +75,12 @@ class RecordTable {
   [[nodiscard]] std::int64_t n_present() const { return n_present_; }
   [[nodiscard]] std::int64_t n_failed() const { return n_failed_; }
   [[nodiscard]] std::int64_t damaged_lines() const { return damaged_lines_; }
-  [[nodiscard]] int last_start() const { return last_start_; }          // 0: none
-  [[nodiscard]] const Progress& progress() const { return progress_; }  // of all starts read
+  [[nodiscard]] int last_start() const { return last_start_; }  // 0: none
+  [[nodiscard]] Progress progress() const;                      // of all starts read
 
-  // A file that is being written by this start.
-  int add_file(const std::string& path);
-  // Later records win over failed ones, good ones over all; see read().
-  void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
+  // Reads what a rank has written in this start.
+  //   throws Error(stopped) when the file is shorter than its writer says: the file system does not show it yet
+  void read_writer(const std::string& folder, int start, int rank, std::int64_t bytes);
 
   // The text of a record or item, read back from its file.
   [[nodiscard]] std::string record(const RecordPlace& place) const;
@@ -93,7 +94,9 @@ class RecordTable {
     StartHeader header;
     mutable std::unique_ptr<io::ReadFile> reader;  // opened when first read from
   };
-  void read_file(const std::string& path, int start);
+  void read_file(const std::string& path, int start, std::int64_t least_bytes);
+  // Later records win over failed ones, good ones over all; see read().
+  void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
   bool read_line(std::string_view line, std::int64_t offset, int file, Progress& progress);
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
 
@@ -104,7 +107,7 @@ class RecordTable {
   std::vector<File> files_;
   std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
   int last_start_ = 0;
-  Progress progress_;
+  std::map<int, Progress> progress_;  // by start
 };
 
 // Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process,
@@ -117,18 +120,17 @@ class JournalWriter {
 
   // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet.
   JournalWriter(const std::string& folder, const StartHeader& header, int rank);
-  // Where the record came to lie; `file` is the caller's number of this file.
-  RecordPlace append(const Record& record, std::string_view item, int file);
+  void append(const Record& record, std::string_view item);
   void append_progress(const Progress& progress);
   void sync();
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }  // written so far
 
  private:
   void write(std::string_view line);
 
   std::string path_;
   io::Descriptor fd_;
-  std::int64_t offset_ = 0;
+  std::int64_t bytes_ = 0;
   int unsynced_ = 0;
   Timer since_sync_;
 };

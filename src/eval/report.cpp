@@ -11,7 +11,7 @@
 namespace bathys::eval {
 namespace {
 
-constexpr const char* kCovers = "rank 0, all starts";
+constexpr const char* kCovers = "all groups, all starts";
 
 Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 std::string shown(const std::optional<double>& value) { return value ? fmt::format("{:.4f}", *value) : "-"; }

@@ -28,7 +28,7 @@ struct RunReport {
   int starts = 1;
   RunTotals totals;
   std::vector<std::pair<std::string, std::vector<Score>>> tasks;
-  Progress all_starts;                       // rank 0's, over all starts whose journals are there
+  Progress all_starts;                       // all groups', over all starts whose journals are there
   std::vector<PhaseSpread> last_start;       // empty when nothing was computed
   [[nodiscard]] std::int64_t ranks() const;  // of the last start: its option; 0 where it has none
 };

@@ -25,7 +25,7 @@ Mat<bf16> out_columns(const Mat<bf16>& m, std::int64_t begin, std::int64_t n) {
 }
 
 // Each output group through its own wo_a, then its part of wo_b; the parts are summed as fixed-point grains, over
-// groups and ranks alike.
+// output groups and tensor ranks alike.
 void output_projection(const StepContext& c, int layer, const AttentionWeights& w, const Mat<bf16>& o,
                        const Mat<bf16>& y) {
   const auto& config = c.config;
@@ -44,7 +44,7 @@ void output_projection(const StepContext& c, int layer, const AttentionWeights& 
     kernels::linear(c.exec, w.wo_b, g, prepared(c, w.wo_b.kind, columns(grouped, g * lora, lora)), grain);
     kernels::add_grain(c.exec, grain, config.o_groups, g == 0, sums);
   }
-  c.ranks.all_reduce_sum(c.exec, sums.data(), static_cast<std::int64_t>(sums.size()));
+  c.grid.tensor->all_reduce_sum(c.exec, sums.data(), static_cast<std::int64_t>(sums.size()));
   kernels::finish_sum(c.exec, sums, Mat<const bf16>(), c.plan.layer(layer).full_rows, layer, c.work.bad_layer, y);
 }
 

@@ -103,12 +103,12 @@ void Model::State::logits_of(std::span<const HeadQuery> queries) {
 
 // The whole vocabulary's logits of the leading n rows of work.head_logits, on every rank.
 std::vector<float> Model::State::gather_logits(std::int64_t n) {
-  ranks.wait(exec);
+  grid.tensor->wait(exec);
   const auto vocab = static_cast<std::size_t>(config.vocab_size);
   std::vector<float> all(static_cast<std::size_t>(n) * vocab);
   for (std::int64_t i = 0; i < n; ++i) {
     const std::vector<float> mine = to_host(Vec<const float>(Kokkos::subview(work.head_logits, i, Kokkos::ALL)));
-    ranks.all_gather_v_host(mine.data(), all.data() + static_cast<std::size_t>(i) * vocab, vocab_bytes);
+    grid.tensor->all_gather_v_host(mine.data(), all.data() + static_cast<std::size_t>(i) * vocab, vocab_bytes);
   }
   return all;
 }
@@ -139,17 +139,17 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
   const Vec<float> best = device_vector<float>("head_best", n);
   const Vec<std::int64_t> best_id = device_vector<std::int64_t>("head_best_id", n);
   kernels::best_logit(exec, logits, weights.first_vocab, best, best_id);
-  ranks.wait(exec);
-  const std::vector<Best<float>> top = best_over_ranks(ranks, to_host(best), to_host(best_id));
+  grid.tensor->wait(exec);
+  const std::vector<Best<float>> top = best_over_ranks(*grid.tensor, to_host(best), to_host(best_id));
 
   // Sum of exponentials, in fixed point.
   std::vector<float> max(n);
   for (std::size_t i = 0; i < n; ++i) max[i] = top[i].value;
   const Vec<std::int64_t> sums = device_vector<std::int64_t>("head_sums", n);
   kernels::sum_exp(exec, logits, Vec<const float>(to_device("head_max", max)), sums);
-  ranks.wait(exec);
+  grid.tensor->wait(exec);
   std::vector<std::int64_t> sum = to_host(sums);
-  ranks.all_reduce_host(std::span<std::int64_t>(sum), parallel::Reduce::sum);
+  grid.tensor->all_reduce_host(std::span<std::int64_t>(sum), parallel::Reduce::sum);
 
   // Whole rows, where a query looks at more than one logit.
   std::vector<float> rows;
@@ -201,7 +201,7 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
     const Vec<double> drawn = device_vector<double>("drawn", n);
     const Vec<std::int64_t> drawn_id = device_vector<std::int64_t>("drawn_id", n);
     kernels::draw(exec, logits, weights.first_vocab, keys, allowed, drawn, drawn_id);
-    ranks.wait(exec);
+    grid.tensor->wait(exec);
     std::vector<double> values = to_host(drawn);
     std::vector<std::int64_t> ids = to_host(drawn_id);
     for (std::size_t i = 0; i < n; ++i) {
@@ -209,22 +209,23 @@ void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnsw
       values[i] = -std::numeric_limits<double>::infinity();
       ids[i] = std::numeric_limits<std::int64_t>::max();
     }
-    const std::vector<Best<double>> choice = best_over_ranks(ranks, values, ids);
+    const std::vector<Best<double>> choice = best_over_ranks(*grid.tensor, values, ids);
     for (std::size_t i = 0; i < n; ++i) {
       if (token[i] < 0) token[i] = choice[i].id;
     }
     // All ranks have computed the same; one decides all the same, so that they can never drift apart.
-    ranks.broadcast_host(token.data(), static_cast<std::int64_t>(n * sizeof(std::int64_t)), 0);
+    grid.tensor->broadcast_host(token.data(), static_cast<std::int64_t>(n * sizeof(std::int64_t)), 0);
   }
 
   // The logit of each token, from the rank that owns it.
   const Vec<float> picked = device_vector<float>("head_picked", n);
   kernels::pick_logit(exec, logits, weights.first_vocab, Vec<const std::int64_t>(to_device("head_ids", token)), picked);
-  ranks.wait(exec);
+  grid.tensor->wait(exec);
   std::vector<std::int64_t> bits(n);
   const std::vector<float> mine = to_host(picked);
   for (std::size_t i = 0; i < n; ++i) bits[i] = std::bit_cast<std::uint32_t>(mine[i]);
-  ranks.all_reduce_host(std::span<std::int64_t>(bits), parallel::Reduce::sum);  // one owner: the others add zero bits
+  grid.tensor->all_reduce_host(std::span<std::int64_t>(bits),
+                               parallel::Reduce::sum);  // one owner: the others add zero bits
 
   for (std::size_t i = 0; i < n; ++i) {
     HeadAnswer& a = answers[i];

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "model/cache_layout.hpp"
+#include "model/group_rows.hpp"
 #include "model/observer.hpp"
 #include "model/step_plan.hpp"
 #include "model/weights.hpp"
 #include "model/workspace.hpp"
-#include "parallel/collectives.hpp"
+#include "parallel/rank_grid.hpp"
 
 #include <vector>
 
@@ -20,8 +21,9 @@ struct StepContext {
   const config::ModelConfig& config;
   const CacheLayout& layout;
   const StepPlan& plan;
+  const GroupRows& groups;
   Workspace& work;
-  parallel::Collectives& ranks;                // the ranks that share this model copy
+  const parallel::RankGrid& grid;
   kernels::Vec<const float> compressed_freqs;  // RoPE frequencies of layers with ratio > 0
   Observer* observer = nullptr;
 };
@@ -32,7 +34,8 @@ struct Stream {
   Mat<float> pre;  // [n, M]
 };
 
-// Adds the n-gram memory to the stream of the layer's active rows.
+// Adds the n-gram memory to the stream of the layer's active rows.  Entered by all groups of the replica when any of
+// them has active rows.
 void engram_layer(const StepContext& c, int layer, const EngramWeights& w, const Stream& stream);
 
 // What a KV source produces for later positions: pooled latents and index keys of the groups that this step completes.
@@ -47,12 +50,13 @@ void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, con
 // Window KV of the layer's window rows into work.window.   x [window, D]
 void window_kv(const StepContext& c, int layer, const AttentionWeights& w, const Mat<const bf16>& x);
 
-// Attention of the full rows, up to and including the sum over output groups and ranks, into y.   x [full, D]   y
-// [full, D]
+// Attention of the full rows, up to and including the sum over output groups and tensor ranks, into y.   x [full, D]
+// y [full, D]
 void attention_layer(const StepContext& c, int layer, const LayerWeights& w, const Mat<const bf16>& x,
                      const Mat<bf16>& y);
 
-// Routed and shared experts, summed over ranks, into y.   x [full, D]   y [full, D]
+// Routed and shared experts, summed over the ranks of the replica, into y.  Entered by all its groups when any of them
+// has full rows.   x [full, D]   y [full, D]
 void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x,
                   const Mat<bf16>& y);
 

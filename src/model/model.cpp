@@ -16,10 +16,10 @@ using kernels::first_rows;
 
 constexpr std::int32_t kNoLayer = std::numeric_limits<std::int32_t>::max();
 
-LocalSizes local_sizes(const config::ModelConfig& config, const ModelWeights& weights) {
+LocalSizes local_sizes(const config::ModelConfig& config, const ModelWeights& weights, int peers) {
   const LayerWeights& layer = weights.layers.front();
   return {static_cast<int>(layer.attention.wq_b.n / config.head_dim), static_cast<int>(layer.attention.wo_a.count),
-          layer.experts.local, weights.head.n};
+          layer.experts.local, weights.head.n, peers};
 }
 
 kernels::Vec<const float> frequencies(const config::ModelConfig& c, bool compressed) {
@@ -44,32 +44,32 @@ Mat<const bf16> subset(const Exec& exec, const Mat<bf16>& x, const kernels::Vec<
 
 }  // namespace
 
-Model::State::State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in,
+Model::State::State(const config::ModelConfig& config_in, ModelWeights weights_in, const parallel::RankGrid& grid_in,
                     const ModelOptions& options_in)
     : config(config_in),
       weights(std::move(weights_in)),
-      ranks(ranks_in),
+      grid(grid_in),
       options(options_in),
       caches(config),
       plan(config, caches.layout(), options.max_rows, options.cone),
-      work(config, local_sizes(config, weights), options.max_rows, options.head_rows),
+      groups(*grid.peers, config.n_layers),
+      work(config, local_sizes(config, weights, grid.peers->size()), options.max_rows, options.head_rows),
       window_freqs(frequencies(config, false)),
       compressed_freqs(frequencies(config, true)),
       counters(static_cast<std::size_t>(config.n_layers)) {
-  for (const std::int64_t rows : ranks.all_gather_host(weights.head.n))
+  for (const std::int64_t rows : grid.tensor->all_gather_host(weights.head.n))
     vocab_bytes.push_back(rows * static_cast<std::int64_t>(sizeof(float)));
 }
 
-Model::Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks,
+Model::Model(const config::ModelConfig& config, ModelWeights weights, const parallel::RankGrid& grid,
              const ModelOptions& options)
-    : state_(std::make_unique<State>(config, std::move(weights), ranks, options)) {}
+    : state_(std::make_unique<State>(config, std::move(weights), grid, options)) {}
 Model::~Model() = default;
 
 const config::ModelConfig& Model::config() const { return state_->config; }
 const ModelOptions& Model::options() const { return state_->options; }
 CacheArena& Model::caches() { return state_->caches; }
 Sequence Model::fork(const Sequence& from) { return state_->caches.fork(state_->exec, from); }
-parallel::Collectives& Model::ranks() { return state_->ranks; }
 std::int64_t Model::wanted() const { return state_->plan.wanted(); }
 void Model::observe(Observer* observer) { state_->observer = observer; }
 const std::vector<LayerCounters>& Model::counters() const { return state_->counters; }
@@ -82,13 +82,15 @@ std::vector<RowFailure> Model::run(const Step& step) {
     s.caches.reserve(*chunk.sequence, chunk.sequence->length() + static_cast<std::int64_t>(chunk.tokens.size()));
   }
   s.plan.build(s.exec, step, s.weights.token_map);
-  if (s.plan.rows() == 0) return {};
+  s.groups.share(s.plan);
+  if (s.groups.stream(0).total == 0) return {};
 #ifdef BATHYS_POISON
   s.work.poison(s.exec);
 #endif
-  const StepContext c{s.exec, s.config, s.caches.layout(), s.plan, s.work, s.ranks, s.compressed_freqs, s.observer};
+  const StepContext c{s.exec, s.config, s.caches.layout(),  s.plan,    s.groups,
+                      s.work, s.grid,   s.compressed_freqs, s.observer};
   Stream stream = s.start(c);
-  for (int layer = 0; layer < s.config.n_layers && stream.h.extent(0) > 0; ++layer)
+  for (int layer = 0; layer < s.config.n_layers && s.groups.stream(layer).total > 0; ++layer)
     stream = s.run_layer(c, layer, stream);
   s.finish(c, stream);
   s.plan.commit(step, s.weights.token_map);
@@ -98,14 +100,15 @@ std::vector<RowFailure> Model::run(const Step& step) {
 // Embedding, position angles, and the stream of M equal copies.
 Stream Model::State::start(const StepContext& c) {
   const std::int64_t n = plan.rows();
+  const Stream stream{first_rows(c.work.h[0], n), first_rows(c.work.pre[0], n)};
+  if (n == 0) return stream;
   const Mat<bf16> x = first_rows(work.x, n);
   kernels::embed(exec, plan.tokens(), weights.embed, weights.first_vocab, x);
-  ranks.all_reduce_or(exec, x.data(), static_cast<std::int64_t>(x.size() * sizeof(bf16)));
+  grid.tensor->all_reduce_or(exec, x.data(), static_cast<std::int64_t>(x.size() * sizeof(bf16)));
   if (observer != nullptr) observer->tensor("embed", -1, Mat<const bf16>(x));
   kernels::rope_table(exec, plan.step_rows().position, window_freqs, first_rows(work.rope_window, n));
   kernels::rope_table(exec, plan.step_rows().position, compressed_freqs, first_rows(work.rope_compressed, n));
   Kokkos::deep_copy(exec, first_rows(work.bad_layer, n), kNoLayer);
-  const Stream stream{first_rows(c.work.h[0], n), first_rows(c.work.pre[0], n)};
   kernels::start_stream(exec, x, stream.h, stream.pre);
   return stream;
 }
@@ -118,6 +121,16 @@ Stream Model::State::run_layer(const StepContext& c, int layer, const Stream& en
   auto show = [&](const char* name, const auto& value) {
     if (observer != nullptr) observer->tensor(name, layer, value);
   };
+  // Without rows of its own a group still does its part of what all groups share.
+  const auto join_experts = [&](const Stream& stream) {
+    const Mat<bf16> none = first_rows(work.x, 0);
+    if (groups.full(layer).total > 0) expert_layer(c, layer, w.experts, none, none);
+    return stream;
+  };
+  if (rows.active == 0) {
+    if (w.engram) engram_layer(c, layer, *w.engram, entering);
+    return join_experts(entering);
+  }
   if (observer != nullptr) observer->layer_input(layer, entering.h, entering.pre);
   if (w.engram) engram_layer(c, layer, *w.engram, entering);
   show("h_in", Mat<const bf16>(entering.h));
@@ -161,7 +174,7 @@ Stream Model::State::run_layer(const StepContext& c, int layer, const Stream& en
   }
   kernels::commit_window(exec, plan.sequences(), plan.step_rows(), first_rows(work.window, plan.rows()),
                          rows.window_valid, caches.layout().ring_offset(layer), config.window_size);
-  if (rows.full == 0) return stream;
+  if (rows.full == 0) return join_experts(stream);
 
   const kernels::HyperConnectionMix mix{first_rows(work.ffn_mix.pre, rows.full),
                                         first_rows(work.ffn_mix.post, rows.full),
@@ -203,7 +216,8 @@ void Model::State::finish(const StepContext& c, const Stream& stream) {
 }
 
 std::vector<RowFailure> Model::State::failures(const Step& step) {
-  ranks.wait(exec);
+  if (plan.rows() == 0) return {};
+  grid.replica->wait(exec);
   const std::vector<std::int32_t> bad = to_host(first_rows(work.bad_layer, plan.rows()));
   std::vector<RowFailure> out;
   std::size_t row = 0;

@@ -47,12 +47,14 @@ struct HeadAnswer {
   std::vector<std::pair<std::int32_t, float>> top;  // the best log-probabilities, ties to the lower id
 };
 
-// The text model on the ranks that share its weights.  Every rank makes the same calls with the same arguments (the
-// ranks enter the same collectives) and gets the same answers, bit for bit whatever their number.
+// The text model on the ranks of a replica.  The tensor ranks of a group make the same calls with the same arguments
+// and get the same answers, bit for bit whatever the layout; each group has its own sequences.  All groups of the
+// replica run() the same number of steps, one without work an empty one, since they meet in the experts and the n-gram
+// tables; what a group asks of the head is its own.
 class Model {
  public:
-  // ranks: those over which `weights` is cut; outlives the model.
-  Model(const config::ModelConfig& config, ModelWeights weights, parallel::Collectives& ranks,
+  // grid: the ranks over which `weights` is cut; outlives the model.
+  Model(const config::ModelConfig& config, ModelWeights weights, const parallel::RankGrid& grid,
         const ModelOptions& options);
   ~Model();
   Model(const Model&) = delete;
@@ -62,11 +64,10 @@ class Model {
   [[nodiscard]] const ModelOptions& options() const;
   [[nodiscard]] CacheArena& caches();
   [[nodiscard]] Sequence fork(const Sequence& from);
-  [[nodiscard]] parallel::Collectives& ranks();
 
   // Runs the rows of a step and moves their sequences on.  Keeps the hidden states of the wanted rows (reach 0) until
   // the next run.
-  //   returns the first failed row of each failed chunk, the same on all ranks
+  //   returns the first failed row of each failed chunk, the same on all ranks of the group
   std::vector<RowFailure> run(const Step& step);
   [[nodiscard]] std::int64_t wanted() const;
 

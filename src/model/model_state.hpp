@@ -8,16 +8,17 @@
 namespace bathys::model {
 
 struct Model::State {
-  State(const config::ModelConfig& config_in, ModelWeights weights_in, parallel::Collectives& ranks_in,
+  State(const config::ModelConfig& config_in, ModelWeights weights_in, const parallel::RankGrid& grid_in,
         const ModelOptions& options_in);
 
   Exec exec;
   config::ModelConfig config;
   ModelWeights weights;
-  parallel::Collectives& ranks;
+  const parallel::RankGrid& grid;
   ModelOptions options;
   CacheArena caches;
   StepPlan plan;
+  GroupRows groups;
   Workspace work;
   kernels::Vec<const float> window_freqs, compressed_freqs;
   std::vector<std::int64_t> vocab_bytes;  // per rank, of one row of float32 logits

@@ -108,25 +108,23 @@ void indexer_layer(const StepContext& c, int layer, const IndexerWeights& w, con
 
 void engram_layer(const StepContext& c, int layer, const EngramWeights& w, const Stream& stream) {
   const LayerRows& rows = c.plan.layer(layer);
-  const Mat<const std::int64_t>& all_ids = c.plan.engram_ids(c.config.engram_index(layer));
+  const GroupRows::Split& split = c.groups.stream(layer);
+  const Mat<const std::int64_t>& ids = c.plan.engram_ids(c.config.engram_index(layer));
   const auto n = static_cast<std::int64_t>(stream.h.extent(0));
-  // Lookups of all step rows: a row that left the stream costs a lookup and no arithmetic.
-  const Mat<bf16> looked_up = first_rows(c.work.rows, c.plan.rows());
-  kernels::engram_lookup(c.exec, all_ids, w.codes, w.scales, w.first_row, looked_up);
-  c.ranks.all_reduce_or(c.exec, looked_up.data(), static_cast<std::int64_t>(looked_up.size() * sizeof(bf16)));
-  Mat<const bf16> mine = looked_up;
-  if (rows.active_rows.extent(0) > 0) {
-    const Mat<bf16> gathered = first_rows(c.work.rows_active, n);
-    kernels::gather_rows(c.exec, looked_up, rows.active_rows, gathered);
-    mine = gathered;
-  }
+  // Each rank answers what it owns of the rows of all groups.
+  const Mat<bf16> looked_up = first_rows(c.work.rows, split.total);
+  kernels::engram_lookup(c.exec, c.groups.gather(c.exec, split, ids, c.work.row_ids), w.codes, w.scales, w.first_row,
+                         looked_up);
+  c.grid.replica->all_reduce_or(c.exec, looked_up.data(), static_cast<std::int64_t>(looked_up.size() * sizeof(bf16)));
+  if (n == 0) return;
+  const Mat<const bf16> mine = GroupRows::own(split, n, looked_up);
   const Mat<bf16> kv = first_rows(c.work.engram_kv, n);
   kernels::linear(c.exec, w.wkv, 0, prepared(c, w.wkv.kind, mine), kv);
   const Mat<float> gate = first_rows(c.work.engram_gate, n);
   kernels::engram_apply(c.exec, kv, w.q_weight, w.k_weight, c.plan.image(), rows.active_rows,
                         static_cast<float>(c.config.norm_eps), gate, stream.h);
   if (c.observer != nullptr) {
-    c.observer->tensor("engram_rows", layer, all_ids);
+    c.observer->tensor("engram_rows", layer, ids);
     c.observer->tensor("engram_gate", layer, Mat<const float>(gate));
     c.observer->tensor("engram_out", layer, Mat<const bf16>(stream.h));
   }

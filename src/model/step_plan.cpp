@@ -19,6 +19,7 @@ StepPlan::StepPlan(const config::ModelConfig& config, const CacheLayout& layout,
   groups_.resize(sources);
   group_positions_.resize(sources);
   engram_ids_.resize(config.engram_layer_ids.size());
+  engram_active_.resize(config.engram_layer_ids.size());
 }
 
 std::int64_t StepPlan::full_limit(int layer) const { return cone_ ? cone_full_limit(config_, layer) : kNoReach; }
@@ -82,6 +83,11 @@ void StepPlan::build_layers() {
     rows = {};
     rows.active = static_cast<std::int64_t>(active.size());
     const bool all = rows.active == n_rows_;
+    if (const int engram = config_.engram_index(l); engram >= 0) {
+      std::vector<std::uint8_t>& marks = engram_active_[static_cast<std::size_t>(engram)];
+      marks.assign(static_cast<std::size_t>(n_rows_), 0);
+      for (const std::int32_t row : active) marks[static_cast<std::size_t>(row)] = 1;
+    }
     std::vector<std::int32_t> window, window_of, full, full_of;
     std::vector<std::uint8_t> valid(static_cast<std::size_t>(n_rows_), 0);
     for (std::size_t i = 0; i < active.size(); ++i) {
@@ -176,8 +182,7 @@ void StepPlan::build_engram(const Step& step, const std::vector<std::int32_t>& t
   const int max_ngram = config_.engram_max_ngram_size;
   const auto columns = static_cast<std::size_t>(config_.engram_columns());
   const std::int64_t pad = token_map[static_cast<std::size_t>(config_.engram_pad_id)];
-  std::vector<std::vector<std::int64_t>> ids(engram_.layers.size(),
-                                             std::vector<std::int64_t>(static_cast<std::size_t>(n_rows_) * columns));
+  std::vector<std::vector<std::int64_t>> ids(engram_.layers.size());
   std::vector<std::int64_t> history(static_cast<std::size_t>(max_ngram));
   std::size_t row = 0;
   for (const SequenceChunk& chunk : step.chunks) {
@@ -192,9 +197,11 @@ void StepPlan::build_engram(const Step& step, const std::vector<std::int32_t>& t
         history[static_cast<std::size_t>(back)] = blocked ? pad : seen[static_cast<std::size_t>(at)];
       }
       for (std::size_t e = 0; e < ids.size(); ++e) {
+        if (engram_active_[e][row] == 0) continue;
         const config::EngramLayout::Layer& layer = engram_.layers[e];
+        ids[e].resize(ids[e].size() + columns);
         kernels::engram_hash(history.data(), layer.multipliers.data(), layer.primes.data(), layer.offsets.data(),
-                             max_ngram, config_.engram_n_heads, ids[e].data() + row * columns);
+                             max_ngram, config_.engram_n_heads, ids[e].data() + ids[e].size() - columns);
       }
     }
   }

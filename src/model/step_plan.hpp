@@ -52,6 +52,7 @@ class StepPlan {
   [[nodiscard]] std::int64_t max_reachable(int source) const {
     return max_reachable_[static_cast<std::size_t>(source)];
   }
+  // [active, columns] of the rows that are active at that Engram layer.
   [[nodiscard]] const kernels::Mat<const std::int64_t>& engram_ids(int engram) const {
     return engram_ids_[static_cast<std::size_t>(engram)];
   }
@@ -88,6 +89,7 @@ class StepPlan {
   std::vector<std::int64_t> n_groups_, max_reachable_;
   std::vector<kernels::StepGroups> groups_;
   std::vector<kernels::Vec<const std::int64_t>> group_positions_;
+  std::vector<std::vector<std::uint8_t>> engram_active_;  // [engram][T]
   std::vector<kernels::Mat<const std::int64_t>> engram_ids_;
   std::vector<std::int32_t> wanted_rows_;
   kernels::Vec<const std::int32_t> wanted_of_full_;

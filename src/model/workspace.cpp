@@ -37,8 +37,8 @@ void each_buffer(W& w, F&& f) {
       f(w.index_q), f(w.index_w);
   f(w.scores), f(w.chosen), f(w.blocks), f(w.logits), f(w.expert_ids), f(w.expert_weights), f(w.offsets), f(w.row_of),
       f(w.weight_of);
-  f(w.assignment), f(w.gate), f(w.up), f(w.down), f(w.shared), f(w.rows), f(w.rows_active), f(w.engram_kv),
-      f(w.engram_gate), f(w.wanted), f(w.head_rows);
+  f(w.assignment), f(w.gate), f(w.up), f(w.down), f(w.shared), f(w.row_ids), f(w.rows), f(w.all_x), f(w.all_ids),
+      f(w.all_weights), f(w.engram_kv), f(w.engram_gate), f(w.wanted), f(w.head_rows);
   f(w.head_logits);
   for (auto* a : {&w.q8, &w.plain, &w.inner_q8, &w.inner_plain}) {
     f(a->values), f(a->scales), f(a->hi), f(a->lo), f(a->parts), f(a->sums), f(a->rests);
@@ -50,6 +50,7 @@ void each_buffer(W& w, F&& f) {
 
 Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std::int64_t t, std::int64_t n_head_rows) {
   const std::int64_t dim = c.dim, copies = c.hc_mult, k = c.n_activated_experts, inter = c.moe_inter_dim;
+  const std::int64_t all = t * local.peers, gathered = local.peers > 1 ? all : 0;
   for (auto& v : h) v = matrix<bf16>("h", t, copies * dim);
   for (auto& v : pre) v = matrix<float>("pre", t, copies);
   for (auto* mix : {&attn_mix, &ffn_mix}) {
@@ -61,11 +62,11 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
   y = matrix<bf16>("y", t, dim);
   const std::int64_t group_in = std::int64_t{c.n_heads / c.o_groups} * c.head_dim;
   const std::int64_t engram_in = std::int64_t{c.engram_columns()} * c.engram_head_dim;
-  q8 = kernels::Activation(t, std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in}), true);
+  q8 = kernels::Activation(all, std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in}), true);
   plain = kernels::Activation(
-      std::max(t, n_head_rows),
+      std::max(all, n_head_rows),
       std::max<std::int64_t>({dim, c.q_lora_rank, c.o_lora_rank, engram_in, group_in, c.head_dim}), false);
-  sums = matrix<std::int64_t>("sums", t, dim + 1);
+  sums = matrix<std::int64_t>("sums", all, dim + 1);
   bad_layer = vector<std::int32_t>("bad_layer", t);
 
   kv = matrix<bf16>("kv", t, c.head_dim);
@@ -94,18 +95,21 @@ Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std:
   expert_ids = matrix<std::int32_t>("expert_ids", t, k);
   expert_weights = matrix<float>("expert_weights", t, k);
   offsets = vector<std::int32_t>("expert_offsets", local.experts + 1);
-  row_of = vector<std::int32_t>("expert_row_of", t * k);
-  weight_of = vector<float>("expert_weight_of", t * k);
-  assignment = matrix<std::int32_t>("expert_assignment", t, k);
-  gate = matrix<bf16>("expert_gate", t * k, inter);
-  up = matrix<bf16>("expert_up", t * k, inter);
-  down = matrix<bf16>("expert_down", t * k, dim);
-  inner_q8 = kernels::Activation(t * k, inter, true);
-  inner_plain = kernels::Activation(t * k, inter, false);
+  all_x = matrix<bf16>("expert_all_x", gathered, dim);
+  all_ids = matrix<std::int32_t>("expert_all_ids", gathered, k);
+  all_weights = matrix<float>("expert_all_weights", gathered, k);
+  row_of = vector<std::int32_t>("expert_row_of", all * k);
+  weight_of = vector<float>("expert_weight_of", all * k);
+  assignment = matrix<std::int32_t>("expert_assignment", all, k);
+  gate = matrix<bf16>("expert_gate", all * k, inter);
+  up = matrix<bf16>("expert_up", all * k, inter);
+  down = matrix<bf16>("expert_down", all * k, dim);
+  inner_q8 = kernels::Activation(all * k, inter, true);
+  inner_plain = kernels::Activation(all * k, inter, false);
   shared = matrix<bf16>("shared", t, dim);
 
-  rows = matrix<bf16>("engram_rows", c.engram_enabled() ? t : 0, engram_in);
-  rows_active = matrix<bf16>("engram_rows_active", c.engram_enabled() ? t : 0, engram_in);
+  row_ids = matrix<std::int64_t>("engram_row_ids", c.engram_enabled() ? gathered : 0, c.engram_columns());
+  rows = matrix<bf16>("engram_rows", c.engram_enabled() ? all : 0, engram_in);
   engram_kv = matrix<bf16>("engram_kv", c.engram_enabled() ? t : 0, (copies + 1) * dim);
   engram_gate = matrix<float>("engram_gate", c.engram_enabled() ? t : 0, copies);
 

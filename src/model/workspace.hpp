@@ -19,6 +19,7 @@ struct LocalSizes {
   int groups = 0;          // output groups
   int experts = 0;         // routed experts
   std::int64_t vocab = 0;  // vocabulary rows
+  int peers = 1;           // groups of the replica, whose rows meet in the experts
 };
 
 // Every buffer of a step, allocated once for max_rows.  What a layer reads of it, it (or a layer before it in the same
@@ -37,8 +38,8 @@ struct Workspace {
   kernels::HyperConnectionMix attn_mix, ffn_mix;
   Mat<bf16> x, x_part;            // [T, D] collapsed and normed; a subset of its rows
   Mat<bf16> y;                    // [T, D] output of attention or of the experts
-  kernels::Activation q8, plain;  // x and what follows from it, prepared
-  Mat<std::int64_t> sums;         // [T, D+1]
+  kernels::Activation q8, plain;  // x and what follows from it, prepared; A rows
+  Mat<std::int64_t> sums;         // [A, D+1]
   Vec<std::int32_t> bad_layer;    // [T] first layer whose sums were not finite; max int: none
 
   // Attention
@@ -56,21 +57,25 @@ struct Workspace {
   Vec<float> scores;              // rows x groups, bounded
   Mat<std::int32_t> chosen;       // [T, index_topk]
   Mat<std::int32_t> blocks;       // [T, candidate_topk_blocks]
-  // Experts
+  // Experts.  A: rows of all groups of the replica, T of each at most.
+  Mat<bf16> all_x;               // [A, D], with several groups
+  Mat<std::int32_t> all_ids;     // [A, k], likewise
+  Mat<float> all_weights;        // [A, k], likewise
   Mat<float> logits;             // [T, E]
   Mat<std::int32_t> expert_ids;  // [T, k]
   Mat<float> expert_weights;     // [T, k]
   Vec<std::int32_t> offsets, row_of;
   Vec<float> weight_of;
-  Mat<std::int32_t> assignment;               // [T, k]
-  Mat<bf16> gate, up;                         // [T*k, I]
-  Mat<bf16> down;                             // [T*k, D]
-  kernels::Activation inner_q8, inner_plain;  // [T*k, I] prepared
+  Mat<std::int32_t> assignment;               // [A, k]
+  Mat<bf16> gate, up;                         // [A*k, I]
+  Mat<bf16> down;                             // [A*k, D]
+  kernels::Activation inner_q8, inner_plain;  // [A*k, I] prepared
   Mat<bf16> shared;                           // [T, D]
   // Engram
-  Mat<bf16> rows, rows_active;  // [T, C*hd]: of all step rows, of those still in the stream
-  Mat<bf16> engram_kv;          // [T, (M+1)*D]
-  Mat<float> engram_gate;       // [T, M]
+  Mat<std::int64_t> row_ids;  // [A, C], with several groups
+  Mat<bf16> rows;             // [A, C*hd]
+  Mat<bf16> engram_kv;        // [T, (M+1)*D]
+  Mat<float> engram_gate;     // [T, M]
   // Head
   Mat<bf16> wanted;        // [T, D] normed rows whose logits are asked for
   Mat<bf16> head_rows;     // [head_rows, D]

@@ -5,6 +5,7 @@
 #include "parallel/float_order.hpp"
 
 #include <cstring>
+#include <utility>
 
 namespace bathys::parallel {
 
@@ -42,6 +43,23 @@ void copy_on_device(const Exec& exec, const void* from, void* to, std::int64_t n
                     UnmanagedView<const char*>(static_cast<const char*>(from), n));
 }
 
+// Counters of one rank: nobody else changes them.
+class OwnCounters final : public SharedCounters {
+ public:
+  explicit OwnCounters(int n) : values_(static_cast<std::size_t>(n)) {}
+  std::int64_t fetch_add(int counter, std::int64_t value) override {
+    return std::exchange(at(counter), at(counter) + value);
+  }
+  std::int64_t fetch_or(int counter, std::int64_t value) override {
+    return std::exchange(at(counter), at(counter) | value);
+  }
+  std::int64_t read(int counter) override { return at(counter); }
+
+ private:
+  std::int64_t& at(int counter) { return values_.at(static_cast<std::size_t>(counter)); }
+  std::vector<std::int64_t> values_;
+};
+
 class SingleCollectives final : public Collectives {
  public:
   [[nodiscard]] int rank() const override { return 0; }
@@ -78,6 +96,9 @@ class SingleCollectives final : public Collectives {
   }
   [[nodiscard]] std::vector<std::string> gather_host(const std::string& mine, int) override { return {mine}; }
   [[nodiscard]] std::unique_ptr<Collectives> split(int, int) override { return make_single_collectives(); }
+  [[nodiscard]] std::unique_ptr<SharedCounters> shared_counters(int n) override {
+    return std::make_unique<OwnCounters>(n);
+  }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/kokkos_compat.hpp"
+#include "parallel/shared_counters.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -71,6 +72,8 @@ class Collectives {
 
   // The group of those ranks that pass the same colour (>= 0), ordered by key, ties by rank.
   [[nodiscard]] virtual std::unique_ptr<Collectives> split(int colour, int key) = 0;
+  // n counters that all ranks of the group share.  Collective.
+  [[nodiscard]] virtual std::unique_ptr<SharedCounters> shared_counters(int n) = 0;
 
   // Shorthands over the above.
   [[nodiscard]] std::int64_t all_reduce_host(std::int64_t value, Reduce op);

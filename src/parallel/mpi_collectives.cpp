@@ -5,6 +5,7 @@
 #include "parallel/mpi_support.hpp"
 #include "parallel/node_board.hpp"
 #include "parallel/shared_arena.hpp"
+#include "parallel/window_counters.hpp"
 
 #include <algorithm>
 #include <array>
@@ -289,6 +290,10 @@ class MpiCollectives final : public Collectives {
   [[nodiscard]] std::unique_ptr<Collectives> split(int colour, int key) override {
     require(colour >= 0, ExitCode::internal, "split: colour {} is negative", colour);
     return std::make_unique<MpiCollectives>(Communicator::split(comm_.get(), colour, key), options_);
+  }
+
+  [[nodiscard]] std::unique_ptr<SharedCounters> shared_counters(int n) override {
+    return make_window_counters(comm_.get(), n);
   }
 
  private:

@@ -188,6 +188,7 @@ class NcclCollectives final : public Collectives {
   [[nodiscard]] std::unique_ptr<Collectives> split(int colour, int key) override {
     return std::make_unique<NcclCollectives>(host_->split(colour, key), timeout_s_);
   }
+  [[nodiscard]] std::unique_ptr<SharedCounters> shared_counters(int n) override { return host_->shared_counters(n); }
 
  private:
   static std::size_t count(std::int64_t n) {

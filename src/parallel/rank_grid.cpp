@@ -65,7 +65,7 @@ Layout parse_layout(std::string_view text) {
   return layout;
 }
 
-Layout choose_layout(std::string_view text, int world, std::int64_t o_groups) {
+Layout choose_layout(std::string_view text, int world, std::int64_t o_groups, std::int64_t experts) {
   const Layout layout = text.empty() ? Layout{1, 1, world} : parse_layout(text);
   // Factors beyond the world are refused before they are multiplied.
   const bool each_fits = layout.replicas <= world && layout.groups <= world && layout.tensor <= world;
@@ -74,11 +74,13 @@ Layout choose_layout(std::string_view text, int world, std::int64_t o_groups) {
           to_string(layout), world);
   require(o_groups > 0 && o_groups % layout.tensor == 0, ExitCode::usage,
           "the model cannot be cut over {} tensor ranks: it has {} output groups, so tensor is one of {}; start that "
-          "many ranks",
+          "many ranks, or give a --layout with replicas or groups",
           layout.tensor, o_groups, divisors(o_groups));
-  require(layout.replicas == 1 && layout.groups == 1, ExitCode::usage,
-          "--layout {}: replicas and groups other than 1 are not available yet; use tensor={}", to_string(layout),
-          world);
+  const int replica_ranks = layout.groups * layout.tensor;
+  require(replica_ranks <= experts, ExitCode::usage,
+          "--layout {}: a replica of {} ranks shares out the model's {} routed experts, so some rank would have none; "
+          "use more replicas of at most {} ranks",
+          to_string(layout), replica_ranks, experts, experts);
   return layout;
 }
 
@@ -94,6 +96,7 @@ RankGrid make_rank_grid(Collectives& world, const Layout& layout) {
   grid.replica = world.split(grid.replica_id, rank);
   grid.tensor = grid.replica->split(grid.group_id, rank);
   grid.peers = grid.replica->split(grid.tensor_id, rank);
+  grid.copies = world.split(rank % (layout.tensor * layout.groups), rank);
   return grid;
 }
 

@@ -27,9 +27,9 @@ struct Layout {
 [[nodiscard]] Layout parse_layout(std::string_view text);
 
 // The layout for `world` ranks: that of `text`, or, when it is empty, all ranks in one tensor group.
-//   throws Error(usage) unless the product is `world` and `tensor` divides `o_groups`, and for cuts that are not
-//   available yet
-[[nodiscard]] Layout choose_layout(std::string_view text, int world, std::int64_t o_groups);
+//   throws Error(usage) unless the product is `world`, `tensor` divides `o_groups`, and every rank of a replica gets
+//   one of the `experts` at least
+[[nodiscard]] Layout choose_layout(std::string_view text, int world, std::int64_t o_groups, std::int64_t experts);
 
 // The groups that this rank belongs to, cut out of the world.
 struct RankGrid {
@@ -38,6 +38,7 @@ struct RankGrid {
   std::unique_ptr<Collectives> replica;             // groups * tensor ranks: experts, Engram rows
   std::unique_ptr<Collectives> tensor;              // tensor ranks of one group: heads, output groups, vocabulary
   std::unique_ptr<Collectives> peers;               // one rank of each group of the replica, with this tensor id
+  std::unique_ptr<Collectives> copies;              // one rank of each replica, with this place in it
 };
 
 // Collective over `world`, whose size is the layout's product.

@@ -1,20 +1,37 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A score never depends on how it was computed: results.jsonl is the same bytes for ranks, row budgets, cone, prefix sharing, threads."""
+"""A score never depends on how it was computed: results.jsonl is the same bytes for ranks, layouts, row budgets, cone, prefix sharing, threads."""
 
+import itertools
 import json
+import os
 import unittest
 
 from harness import CASES, OK, REQUESTS, Scratch
 
-# Ranks and options, chosen so that each value of one meets several of the others.
-RUNS = [(1, ()), (1, ("--row-budget", "7", "--threads", "2")), (2, ("--cone", "off", "--row-budget", "64")),
-        (4, ("--prefix-sharing", "off", "--row-budget", "33")), (8, ("--cone", "off", "--prefix-sharing", "off", "--row-budget", "4096"))]
+FULL = os.environ.get("BATHYS_FULL") == "1"
+LAYOUTS = {1: ["tensor=1"], 2: ["tensor=2", "groups=2", "replicas=2"],
+           4: ["tensor=4", "groups=4", "replicas=4", "groups=2,tensor=2", "replicas=2,tensor=2", "replicas=2,groups=2"],
+           8: ["tensor=8", "replicas=2,groups=2,tensor=2"]}
+
+
+def runs():
+    """Ranks and options; in the quick tier chosen so that each value of one meets several of the others."""
+    if not FULL:
+        return [(1, ()), (1, ("--row-budget", "7", "--threads", "2")), (2, ("--cone", "off", "--row-budget", "64")),
+                (4, ("--prefix-sharing", "off", "--row-budget", "33")), (2, ("--layout", "replicas=2", "--row-budget", "50")),
+                (2, ("--layout", "groups=2", "--row-budget", "29")), (4, ("--layout", "groups=4", "--prefix-sharing", "off")),
+                (4, ("--layout", "replicas=2,groups=2", "--cone", "off")), (4, ("--layout", "replicas=1,groups=2,tensor=2")),
+                (8, ("--cone", "off", "--prefix-sharing", "off", "--row-budget", "4096", "--layout", "replicas=2,groups=2,tensor=2"))]
+    product = itertools.product(((ranks, layout) for ranks, layouts in LAYOUTS.items() for layout in layouts), ("on", "off"), ("on", "off"),
+                                ("33", "512"))
+    return [(ranks, ("--layout", layout, "--cone", cone, "--prefix-sharing", sharing, "--row-budget", budget))
+            for (ranks, layout), cone, sharing, budget in product]
 
 
 class Invariance(Scratch):
     def requests(self):
-        lines = (CASES / "work_200.jsonl").read_text(encoding="utf-8").splitlines()[::6]
+        lines = (CASES / "work_200.jsonl").read_text(encoding="utf-8").splitlines()[::1 if FULL else 6]
         lines += (REQUESTS / "choices.jsonl").read_text(encoding="utf-8").splitlines()[:12]
         lines += (CASES / "c20_stops.jsonl").read_text(encoding="utf-8").splitlines()
         # Windows that overlap, a document longer than the attention window, several answers at temperature 1.
@@ -27,7 +44,7 @@ class Invariance(Scratch):
 
     def test_every_way_of_running_gives_the_same_bytes(self):
         requests = self.write("requests.jsonl", "\n".join(self.requests()) + "\n")
-        for n, (ranks, options) in enumerate(RUNS):
+        for n, (ranks, options) in enumerate(runs()):
             with self.subTest(ranks=ranks, options=options):
                 done = self.evaluate(requests, *options, ranks=ranks, name=f"run-{n}")
                 self.assertEqual(done.returncode, OK, done.stderr)

@@ -81,11 +81,13 @@ class Resume(Scratch):
         self.assertIn("11 of 11 done", again.stdout)
         self.assertNotIn("event=load", again.stderr)
 
-    def test_stops_and_a_kill_on_changing_rank_counts_change_no_byte(self):
+    def test_stops_and_a_kill_on_changing_layouts_change_no_byte(self):
         records = 0
-        for step, (ranks, what) in enumerate([(1, signal.SIGTERM), (2, signal.SIGUSR1), (4, signal.SIGKILL), (1, signal.SIGUSR1)]):
+        steps = [("tensor=1", 1, signal.SIGTERM), ("replicas=2", 2, signal.SIGUSR1), ("replicas=2,groups=2", 4, signal.SIGKILL),
+                 ("groups=2", 2, signal.SIGUSR1)]
+        for step, (layout, ranks, what) in enumerate(steps):
             with self.subTest(step):
-                process = self.start("--grace-seconds", "0", ranks=ranks)
+                process = self.start("--grace-seconds", "0", "--layout", layout, ranks=ranks)
                 self.wait_for_records(process, records + 15)
                 if what == signal.SIGKILL:  # one rank, not the launcher
                     os.kill(children_of(process.pid)[-1], signal.SIGKILL)
@@ -106,7 +108,7 @@ class Resume(Scratch):
         summary = self.summary()
         self.assertEqual(summary["counts"], Resume.whole[1]["counts"])
         self.assertEqual(summary["tokens"], Resume.whole[1]["tokens"])
-        self.assertEqual(summary["restarts"], 4)
+        self.assertEqual(summary["restarts"], len(steps))
         self.assertIn("all starts", summary["speed"]["covers"])
         keys = [(item["custom_id"], item["repeat"]) for item in read_lines(self.folder / "run" / "items.jsonl")]
         self.assertEqual(keys, list(self.results()))

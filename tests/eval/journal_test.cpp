@@ -34,7 +34,7 @@ class JournalTest : public ::testing::Test {
   StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
   void write(int number, const std::vector<Record>& records) {
     JournalWriter writer(folder.path(), start(number), 0);
-    for (const Record& one : records) writer.append(one, R"({"rank":0})", 0);
+    for (const Record& one : records) writer.append(one, R"({"rank":0})");
   }
   RecordTable read() {
     RecordTable table(requests);
@@ -60,15 +60,29 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(table.last_start(), 1);
 }
 
-TEST_F(JournalTest, KnowsWhereItsOwnRecordsLie) {
+TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   RecordTable table(requests);
-  JournalWriter writer(folder.path(), start(1), 0);
-  const int file = table.add_file(writer.path());
-  const Record first = record(0, 0, "x"), second = record(0, 1, "y");
-  table.put(0, 0, writer.append(first, "{}", file));
-  EXPECT_EQ(table.record(table.at(0, 0)), first.text);
-  table.put(0, 1, writer.append(second, "{}", file));
-  EXPECT_EQ(table.record(table.at(0, 1)), second.text);
+  JournalWriter first(folder.path(), start(1), 0), second(folder.path(), start(1), 3);
+  first.append(record(0, 0, "x"), "{}");
+  second.append(record(1, 0, "y"), "{}");
+  Progress of_first{.prefill_s = 1, .decode_s = 5, .prefill_rows = 10}, of_second{.prefill_s = 2, .prefill_rows = 7};
+  first.append_progress(of_first);
+  second.append_progress(of_second);
+  for (const auto& [rank, bytes] : {std::pair{0, first.bytes()}, std::pair{3, second.bytes()}})
+    table.read_writer(folder.path(), 1, rank, bytes);
+  EXPECT_EQ(table.n_present(), 2);
+  EXPECT_EQ(table.record(table.at(1, 0)), record(1, 0, "y").text);
+  // Groups work side by side: seconds are those of the longest, rows are all.
+  EXPECT_EQ(table.progress().prefill_s, 2);
+  EXPECT_EQ(table.progress().decode_s, 5);
+  EXPECT_EQ(table.progress().prefill_rows, 17);
+}
+
+TEST_F(JournalTest, MissesWhatTheFileSystemDoesNotShowYet) {
+  RecordTable table(requests);
+  JournalWriter writer(folder.path(), start(1), 2);
+  expect_error(ExitCode::stopped, {"000001-000002.jsonl", "again"},
+               [&] { table.read_writer(folder.path(), 1, 2, writer.bytes() + 1); });
 }
 
 TEST_F(JournalTest, CountsDamageAndKeepsTheRest) {

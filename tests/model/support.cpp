@@ -21,7 +21,7 @@ parallel::Collectives& test_ranks() {
 namespace {
 
 std::unique_ptr<model::Model> load(const std::string& name, const model::ModelOptions& options,
-                                   parallel::Collectives& ranks) {
+                                   parallel::Collectives& ranks, const parallel::RankGrid& grid) {
   const std::string checkpoint =
       std::string(BATHYS_TEST_DATA) + (name == "nano" ? "/../inputs/models/nano" : "/golden/" + name + "/model");
   // One folder per job: tests run side by side.
@@ -30,7 +30,7 @@ std::unique_ptr<model::Model> load(const std::string& name, const model::ModelOp
   parallel::agree(test_ranks(), [&] {
     if (test_ranks().rank() == 0) convert::convert(checkpoint, folder);
   });
-  auto model = model::load_model(weights::open_shards(ranks, folder), ranks, options);
+  auto model = model::load_model(weights::open_shards(ranks, folder), ranks, grid, options);
   test_ranks().barrier();
   if (test_ranks().rank() == 0) std::filesystem::remove_all(folder);
   return model;
@@ -39,12 +39,19 @@ std::unique_ptr<model::Model> load(const std::string& name, const model::ModelOp
 }  // namespace
 
 std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options) {
-  return load(name, options, test_ranks());
+  static const parallel::RankGrid grid = parallel::make_rank_grid(test_ranks(), {1, 1, test_ranks().size()});
+  return load(name, options, test_ranks(), grid);
+}
+
+std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options,
+                                              const parallel::RankGrid& grid) {
+  return load(name, options, test_ranks(), grid);
 }
 
 std::unique_ptr<model::Model> load_test_model_alone(const std::string& name, const model::ModelOptions& options) {
   static const std::unique_ptr<parallel::Collectives> alone = parallel::make_single_collectives();
-  return load(name, options, *alone);
+  static const parallel::RankGrid grid = parallel::make_rank_grid(*alone, {1, 1, 1});
+  return load(name, options, *alone, grid);
 }
 
 bool full_tier() {

@@ -18,6 +18,10 @@ std::unique_ptr<model::Model> load_test_model_alone(const std::string& name, con
 // Whether the whole product of cases is asked for (BATHYS_FULL=1, set by tests/run.sh --full) or a cover of it.
 bool full_tier();
 
+// The same on the ranks of this test, arranged as `grid`, which outlives the model.
+std::unique_ptr<model::Model> load_test_model(const std::string& name, const model::ModelOptions& options,
+                                              const parallel::RankGrid& grid);
+
 // The group of all ranks of this test program.
 parallel::Collectives& test_ranks();
 

@@ -311,6 +311,26 @@ INSTANTIATE_TEST_SUITE_P(Over, CollectivesTest,
                                            Kind::single),
                          name_of);
 
+TEST_P(CollectivesTest, CountersAreSharedWithoutTheOthersTakingPart) {
+  constexpr int kTakes = 500;
+  const std::unique_ptr<SharedCounters> counters = group_->shared_counters(3);
+  EXPECT_EQ(counters->read(1), 0);
+  // Every number is taken by one rank, and each rank's own ascend.
+  std::vector<std::int64_t> taken;
+  for (int i = 0; i < kTakes; ++i) taken.push_back(counters->fetch_add(0, 1));
+  EXPECT_TRUE(std::is_sorted(taken.begin(), taken.end()));
+  counters->fetch_or(1, std::int64_t{1} << group_->rank());
+  group_->barrier();
+  EXPECT_EQ(counters->read(0), std::int64_t{kTakes} * group_->size());
+  EXPECT_EQ(counters->read(1), (std::int64_t{1} << group_->size()) - 1);
+  EXPECT_EQ(counters->read(2), 0);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(kTakes * group_->size()));
+  const std::vector<std::int64_t> bytes_of(static_cast<std::size_t>(group_->size()), kTakes * 8);
+  group_->all_gather_v_host(taken.data(), all.data(), bytes_of);
+  std::sort(all.begin(), all.end());
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<std::int64_t>(i));
+}
+
 TEST(RankGrid, EveryRankKnowsItsPlaceAndItsNeighbours) {
   const std::unique_ptr<Collectives> world = make_world_collectives();
   for (int tensor = 1; tensor <= world->size(); ++tensor) {
@@ -324,6 +344,8 @@ TEST(RankGrid, EveryRankKnowsItsPlaceAndItsNeighbours) {
       EXPECT_EQ(grid.replica->size(), groups * tensor);
       EXPECT_EQ(grid.peers->size(), groups);
       EXPECT_EQ(grid.peers->rank(), grid.group_id);
+      EXPECT_EQ(grid.copies->size(), layout.replicas);
+      EXPECT_EQ(grid.copies->rank(), grid.replica_id);
     }
   }
 }

@@ -44,21 +44,29 @@ TEST(Layout, WhatIsWrongIsNamed) {
 }
 
 TEST(Layout, WithoutOneAllRanksAreOneTensorGroup) {
-  EXPECT_EQ(choose_layout("", 4, 8), (Layout{1, 1, 4}));
-  EXPECT_EQ(choose_layout("tensor=4,groups=1", 4, 8), (Layout{1, 1, 4}));
+  EXPECT_EQ(choose_layout("", 4, 8, 16), (Layout{1, 1, 4}));
+  EXPECT_EQ(choose_layout("tensor=4,groups=1", 4, 8, 16), (Layout{1, 1, 4}));
 }
 
 TEST(Layout, MustMakeTheWorldAndDivideTheOutputGroups) {
-  EXPECT_THAT(usage_error([] { (void)choose_layout("tensor=2", 4, 8); }), HasSubstr("which is 4"));
-  EXPECT_THAT(usage_error([] { (void)choose_layout("replicas=2147483647,groups=2147483647,tensor=2147483647", 4, 8); }),
-              HasSubstr("which is 4"));
-  EXPECT_THAT(usage_error([] { (void)choose_layout("", 3, 8); }), HasSubstr("one of 1, 2, 4, 8;"));
-  EXPECT_THAT(usage_error([] { (void)choose_layout("", 16, 8); }), HasSubstr("one of 1, 2, 4, 8;"));
+  EXPECT_THAT(usage_error([] { (void)choose_layout("tensor=2", 4, 8, 16); }), HasSubstr("which is 4"));
+  EXPECT_THAT(
+      usage_error([] { (void)choose_layout("replicas=2147483647,groups=2147483647,tensor=2147483647", 4, 8, 16); }),
+      HasSubstr("which is 4"));
+  EXPECT_THAT(usage_error([] { (void)choose_layout("", 3, 8, 16); }), HasSubstr("one of 1, 2, 4, 8;"));
+  EXPECT_THAT(usage_error([] { (void)choose_layout("", 16, 8, 16); }), HasSubstr("one of 1, 2, 4, 8;"));
 }
 
-TEST(Layout, ReplicasAndGroupsAreNotAvailableYet) {
-  EXPECT_THAT(usage_error([] { (void)choose_layout("replicas=2,tensor=2", 4, 8); }), HasSubstr("not available yet"));
-  EXPECT_THAT(usage_error([] { (void)choose_layout("groups=2,tensor=2", 4, 8); }), HasSubstr("not available yet"));
+TEST(Layout, CutsOfEveryKindAreTaken) {
+  EXPECT_EQ(choose_layout("replicas=2,tensor=2", 4, 8, 16), (Layout{2, 1, 2}));
+  EXPECT_EQ(choose_layout("groups=2,tensor=2", 4, 8, 16), (Layout{1, 2, 2}));
+  EXPECT_EQ(choose_layout("replicas=3", 3, 8, 16), (Layout{3, 1, 1}));
+  EXPECT_EQ(choose_layout("groups=2,tensor=8", 16, 8, 16), (Layout{1, 2, 8}));
+}
+
+TEST(Layout, AReplicaWithMoreRanksThanExpertsIsRefused) {
+  EXPECT_THAT(usage_error([] { (void)choose_layout("groups=4,tensor=8", 32, 8, 16); }), HasSubstr("16 routed experts"));
+  EXPECT_EQ(choose_layout("replicas=2,groups=2,tensor=8", 32, 8, 16), (Layout{2, 2, 8}));
 }
 
 TEST(DeviceBinding, TheOnlyVisibleDeviceElseTheLocalRanks) {

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loop of a run: take requests, step, keep answers, decide; each group for itself, the groups of a replica in step.
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "eval/eval_run_state.hpp"
+#include "eval/json_text.hpp"
+#include "parallel/signals.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+namespace bathys::eval {
+namespace {
+
+// Between two looks at whether the other replicas have ended.
+constexpr auto kFirstPause = std::chrono::milliseconds(1);
+constexpr auto kLongestPause = std::chrono::milliseconds(100);
+
+}  // namespace
+
+void EvalRun::State::submit(engine::Engine& engine, std::size_t next) {
+  const Timer timer;
+  InFlight job;
+  job.request = todo[next].first;
+  job.repeats = todo[next].second;
+  job.task = prepare_task(requests[job.request], subject.tasks, job.repeats);
+  job.submitted_s = clock.seconds();
+  progress.prepare_s += timer.seconds();
+  const auto tag = static_cast<std::int64_t>(next);
+  if (auto* score = std::get_if<engine::ScoreJob>(&job.task.job)) {
+    score->tag = tag;
+    engine.submit(std::move(*score));
+  } else if (auto* generate = std::get_if<engine::GenerateJob>(&job.task.job)) {
+    generate->tag = tag;
+    engine.submit(std::move(*generate));
+  } else {
+    keep(job, engine::JobResult{});
+    return;
+  }
+  in_flight.emplace(tag, std::move(job));
+}
+
+// The first rank of the group takes, its tensor ranks are told.  While there are plenty, a group holds as many as it
+// may: sequences share beginnings within what it holds.  Where they get few it takes what its next steps need and one
+// chunk a step, since no other group can take what it holds.
+void EvalRun::State::take_requests(engine::Engine& engine) {
+  std::int64_t handled = 0;  // a bound on those that need no engine too: stops are looked at between
+  while (next_seen < n_todo() && handled < options.max_in_flight && engine.pending() < options.max_in_flight) {
+    const bool plenty = takers() == 1 || n_todo() - next_seen >= 2 * takers() * options.max_in_flight;
+    if (!plenty && !engine.wants_jobs()) return;
+    const std::int64_t room = options.max_in_flight - std::max(engine.pending(), handled);
+    const std::int64_t wanted = chunk_to_take(n_todo() - next_seen, takers(), room);
+    std::int64_t first = writes() ? counters->take(wanted) : 0;
+    grid->tensor->broadcast_host(&first, sizeof first, 0);
+    next_seen = first + wanted;
+    const std::int64_t last = std::min(next_seen, n_todo());
+    for (std::int64_t next = first; next < last; ++next) submit(engine, static_cast<std::size_t>(next));
+    handled += wanted;
+    if (!plenty) return;
+  }
+}
+
+void EvalRun::State::keep(const InFlight& job, const engine::JobResult& result) {
+  if (!writes()) return;
+  guarded([&] {
+    const double now = clock.seconds();
+    const std::string item = fmt::format(
+        R"({{"rank":{},"time":{},"submitted_s":{:.6f},"seconds":{:.6f},"batch":{},"computed_tokens":{},"reused_tokens":{}}})",
+        world.rank(), json_string(utc_now()), job.submitted_s, now - job.submitted_s, in_flight.size(),
+        result.computed_tokens, result.reused_tokens);
+    std::int64_t failed = 0;
+    for (const Record& record : make_records(requests[job.request], job.task, subject.tasks, job.repeats, result)) {
+      journal->append(record, item);
+      failed += record.ok ? 0 : 1;
+    }
+    const std::int64_t all_failed = counters->add_answers(std::ssize(job.repeats), failed);
+    if (failed > 0 && options.max_failed >= 0 && failed_before + all_failed > options.max_failed)
+      counters->ask(RunCounters::kTooManyFailed);
+  });
+}
+
+// What this rank alone knows.
+std::int64_t EvalRun::State::reasons_to_stop() const {
+  std::int64_t reasons = 0;
+  if (parallel::stop_requested()) reasons |= RunCounters::kStopAsked;
+  if (write_error) reasons |= RunCounters::kBroken;
+  if (speaks()) {  // one clock decides
+    if (options.max_seconds > 0 && clock.seconds() + progress.load_s >= options.max_seconds)
+      reasons |= RunCounters::kStopAsked;
+    if (options.max_failed >= 0 && failed_before > options.max_failed) reasons |= RunCounters::kTooManyFailed;
+  }
+  return reasons;
+}
+
+// The ranks of a replica meet; what other replicas ask for comes in by its first rank, and what this one asks for goes
+// out by it.
+StepFlags EvalRun::State::decide(std::int64_t pending) {
+  enum { kStop, kTooMany, kBroken, kDrop, kPending, kOpen, kCount };
+  const std::int64_t known = leads_replica() ? counters->asked() : 0;
+  const std::int64_t reasons = known | reasons_to_stop();
+  std::array<std::int64_t, kCount> flags{};
+  flags[kStop] = (reasons & RunCounters::kStopAsked) != 0 ? 1 : 0;
+  flags[kTooMany] = (reasons & RunCounters::kTooManyFailed) != 0 ? 1 : 0;
+  flags[kBroken] = (reasons & RunCounters::kBroken) != 0 ? 1 : 0;
+  if (leads_replica() && stop_asked_s >= 0 && clock.seconds() - stop_asked_s > options.grace_seconds) flags[kDrop] = 1;
+  flags[kPending] = pending > 0 ? 1 : 0;
+  flags[kOpen] = next_seen < n_todo() ? 1 : 0;
+  grid->replica->all_reduce_host(flags, parallel::Reduce::max);
+  if (leads_replica()) {
+    const std::int64_t all = flags[kStop] * RunCounters::kStopAsked | flags[kTooMany] * RunCounters::kTooManyFailed |
+                             flags[kBroken] * RunCounters::kBroken;
+    if ((all & ~known) != 0) counters->ask(all);
+    counters->beat();
+  }
+  if (flags[kTooMany] != 0) too_many_failed = true;
+  if (flags[kStop] != 0 && stop_asked_s < 0) {
+    stop_asked_s = clock.seconds();
+    log::info("stop", "in_flight={} grace_s={}", in_flight.size(), options.grace_seconds);
+  }
+  StepFlags out;
+  out.stop = flags[kStop] != 0 || too_many_failed;
+  out.drop = flags[kDrop] != 0 || too_many_failed;
+  out.broken = flags[kBroken] != 0;
+  out.busy = flags[kPending] != 0 || (flags[kOpen] != 0 && !out.stop);
+  return out;
+}
+
+void EvalRun::State::count_engine(const engine::EngineCounters& engine) {
+  progress.prefill_s = engine.prefill_s;
+  progress.decode_s = engine.decode_s;
+  progress.prefill_rows = engine.prefill_rows;
+  progress.decode_rows = engine.decode_rows;
+  progress.total_s = progress.load_s + clock.seconds();
+}
+
+// For the report of a run that is killed.
+void EvalRun::State::note_progress() {
+  if (!journal || since_progress.seconds() < options.status_seconds) return;
+  since_progress.restart();
+  guarded([&] { journal->append_progress(progress); });
+}
+
+void EvalRun::State::report_status(const char* state, bool always) {
+  if (!speaks() || (!always && since_status.seconds() < options.status_seconds)) return;
+  since_status.restart();
+  guarded([&] {
+    const std::int64_t answered = counters ? counters->answers() : 0;
+    RunStatus status{state,
+                     records->n_wanted(),
+                     records->n_wanted() - n_left_at_start + answered,
+                     failed_before + (counters ? counters->failures() : 0),
+                     clock.seconds(),
+                     0,
+                     std::nullopt};
+    if (answered > 0) {
+      status.answers_per_s = static_cast<double>(answered) / status.seconds;
+      status.seconds_left = static_cast<double>(status.total - status.done) / status.answers_per_s;
+    }
+    write_status(*folder, status);
+    log::info("progress", "state={} done={} total={} failed={} seconds={:.1f} answers_per_s={:.2f}{}", state,
+              status.done, status.total, status.failed, status.seconds, status.answers_per_s,
+              status.seconds_left ? fmt::format(" left_s={:.0f}", *status.seconds_left) : std::string());
+  });
+}
+
+void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) {
+  StepFlags flags = decide(engine.pending());
+  while (flags.busy && !flags.broken && !flags.drop) {
+    if (!flags.stop) take_requests(engine);
+    engine.step();
+    for (engine::JobResult& result : engine.take_finished()) {
+      keep(in_flight.at(result.tag), result);
+      in_flight.erase(result.tag);
+    }
+    count_engine(engine.counters());
+    if (watchdog != nullptr) watchdog->progress(fmt::format("step {}", engine.counters().steps));
+    note_progress();
+    report_status(flags.stop ? "cancelling" : "in_progress", false);
+    flags = decide(engine.pending());
+  }
+}
+
+// Other replicas may have work for long after this one has ended: their steps count as progress, and a rank that waits
+// still hears signals and keeps the clock.
+void EvalRun::State::wait_for_others(parallel::Watchdog* watchdog) {
+  if (grid->layout.replicas == 1) return;  // all have left their loop at the same step
+  counters->end();
+  std::int64_t told = 0;
+  for (auto pause = kFirstPause; !counters->all_ended(); pause = std::min(2 * pause, kLongestPause)) {
+    std::this_thread::sleep_for(pause);
+    if (counters->heard() && watchdog != nullptr) watchdog->progress("waiting for other replicas");
+    if (const std::int64_t reasons = reasons_to_stop(); (reasons & ~told) != 0) {
+      counters->ask(reasons);
+      told |= reasons;
+    }
+    report_status(told != 0 ? "cancelling" : "in_progress", false);
+  }
+  if ((counters->asked() & RunCounters::kTooManyFailed) != 0) too_many_failed = true;
+}
+
+}  // namespace bathys::eval
