@@ -78,6 +78,7 @@ Engine::Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const
           model.options().max_rows);
   require(options.max_sequences >= 1, ExitCode::usage, "at least 1 sequence must be alive at once, {} were asked for",
           options.max_sequences);
+  model.caches().limit(options.cache_bytes);
 }
 
 Engine::~Engine() = default;

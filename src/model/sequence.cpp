@@ -4,6 +4,7 @@
 #include "kernels/cache.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace bathys::model {
@@ -27,26 +28,46 @@ constexpr bool kPoison = false;
 BlockPool::BlockPool(std::string label, std::int64_t block_bytes)
     : label_(std::move(label)), block_bytes_(block_bytes) {}
 
+// Small first slab, doubling up to the usual size: a run of few short sequences stays small.
+std::int64_t BlockPool::next_slab_blocks() const {
+  return std::clamp<std::int64_t>(kSlabBytes / block_bytes_, 1,
+                                  std::clamp<std::int64_t>(reserved_, 4, kMaxBlocksPerSlab));
+}
+
+std::int64_t BlockPool::growth_bytes() const { return free_.empty() ? next_slab_blocks() * block_bytes_ : 0; }
+
+BlockPool::Slab& BlockPool::slab_of(const std::uint8_t* block) { return std::prev(slabs_.upper_bound(block))->second; }
+
 std::shared_ptr<std::uint8_t> BlockPool::take() {
   if (free_.empty()) {
-    // Small first slab, doubling up to the usual size: a run of few short sequences stays small.
-    const std::int64_t wanted = std::clamp<std::int64_t>(kSlabBytes / block_bytes_, 1,
-                                                         std::clamp<std::int64_t>(reserved_, 4, kMaxBlocksPerSlab));
+    const std::int64_t wanted = next_slab_blocks();
     DeviceView<std::uint8_t*> slab(Kokkos::view_alloc(label_, Kokkos::WithoutInitializing),
                                    static_cast<std::size_t>(wanted * block_bytes_));
     for (std::int64_t i = wanted - 1; i >= 0; --i) free_.push_back(slab.data() + i * block_bytes_);
-    slabs_.push_back(std::move(slab));
+    const std::uint8_t* const first = slab.data();
+    slabs_.emplace(first, Slab{std::move(slab), 0});
     reserved_ += wanted;
   }
   std::uint8_t* block = free_.back();
   free_.pop_back();
   ++used_;
+  ++slab_of(block).taken;
   // 0xFF is NaN in every format that a block holds: reading what was never written then shows.
   if (kPoison) Kokkos::deep_copy(span_of(block, block_bytes_), std::uint8_t{0xff});
   return {block, [this](std::uint8_t* b) {
             free_.push_back(b);
             --used_;
+            --slab_of(b).taken;
           }};
+}
+
+void BlockPool::trim() {
+  std::erase_if(free_, [&](const std::uint8_t* block) { return slab_of(block).taken == 0; });
+  std::erase_if(slabs_, [&](const auto& entry) {
+    if (entry.second.taken > 0) return false;
+    reserved_ -= static_cast<std::int64_t>(entry.second.memory.extent(0)) / block_bytes_;
+    return true;
+  });
 }
 
 CacheArena::CacheArena(const config::ModelConfig& config)
@@ -55,9 +76,17 @@ CacheArena::CacheArena(const config::ModelConfig& config)
       states_("cache_state", std::max<std::int64_t>(layout_.state_bytes(), 64)),
       pages_("cache_pages", layout_.page_bytes()) {}
 
+std::shared_ptr<std::uint8_t> CacheArena::take(BlockPool& pool) {
+  if (limit_bytes_ > 0 && pool.growth_bytes() > 0 && reserved_bytes() + pool.growth_bytes() > limit_bytes_) {
+    states_.trim();
+    pages_.trim();
+  }
+  return pool.take();
+}
+
 Sequence CacheArena::make() {
   Sequence sequence;
-  sequence.state_ = states_.take();
+  sequence.state_ = take(states_);
   sequence.pages_.resize(static_cast<std::size_t>(layout_.n_sources()));
   sequence.valid_from_.assign(static_cast<std::size_t>(n_layers_), 0);
   return sequence;
@@ -78,7 +107,7 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
     ours.assign(theirs.begin(),
                 theirs.begin() + std::min<std::int64_t>(full, static_cast<std::int64_t>(theirs.size())));
     if (groups % kernels::kGroupsPerPage != 0) {  // the page still being written is each one's own
-      ours.push_back(pages_.take());
+      ours.push_back(take(pages_));
       Kokkos::deep_copy(exec, span_of(ours.back().get(), layout_.page_bytes()),
                         span_of(theirs[static_cast<std::size_t>(full)].get(), layout_.page_bytes()));
     }
@@ -91,7 +120,7 @@ void CacheArena::reserve(Sequence& sequence, std::int64_t length) {
     auto& pages = sequence.pages_[static_cast<std::size_t>(source)];
     const std::int64_t groups = length / layout_.ratio(source);
     const std::int64_t wanted = (groups + kernels::kGroupsPerPage - 1) / kernels::kGroupsPerPage;
-    while (static_cast<std::int64_t>(pages.size()) < wanted) pages.push_back(pages_.take());
+    while (static_cast<std::int64_t>(pages.size()) < wanted) pages.push_back(take(pages_));
   }
 }
 

@@ -6,12 +6,13 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
 namespace bathys::model {
 
-// Equal blocks of device memory, taken and given back one at a time.  Grows by slabs, never shrinks.
+// Equal blocks of device memory, taken and given back one at a time.  Grows by slabs; gives slabs back when told to.
 class BlockPool {
  public:
   BlockPool(std::string label, std::int64_t block_bytes);
@@ -21,6 +22,10 @@ class BlockPool {
 
   // A block that returns to the pool when its last owner goes.  The pool must outlive it.
   std::shared_ptr<std::uint8_t> take();
+  // Bytes that the next take() will allocate: 0 while a block is free.
+  [[nodiscard]] std::int64_t growth_bytes() const;
+  // Frees the slabs of which no block is taken.
+  void trim();
   [[nodiscard]] std::int64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::int64_t used_bytes() const { return used_ * block_bytes_; }
   [[nodiscard]] std::int64_t reserved_bytes() const { return reserved_ * block_bytes_; }
@@ -29,7 +34,13 @@ class BlockPool {
   std::string label_;
   std::int64_t block_bytes_;
   std::int64_t used_ = 0, reserved_ = 0;
-  std::vector<DeviceView<std::uint8_t*>> slabs_;
+  struct Slab {
+    DeviceView<std::uint8_t*> memory;
+    std::int64_t taken = 0;
+  };
+  [[nodiscard]] std::int64_t next_slab_blocks() const;
+  [[nodiscard]] Slab& slab_of(const std::uint8_t* block);
+  std::map<const std::uint8_t*, Slab> slabs_;  // by their first byte
   std::vector<std::uint8_t*> free_;
 };
 
@@ -66,6 +77,10 @@ class CacheArena {
  public:
   explicit CacheArena(const config::ModelConfig& config);
 
+  // Bytes that the pools should not grow beyond together (0: none): before they do, slabs that lie idle in one are
+  // freed for the other.  Who admits sequences keeps what is used below it.
+  void limit(std::int64_t bytes) { limit_bytes_ = bytes; }
+
   [[nodiscard]] const CacheLayout& layout() const { return layout_; }
   Sequence make();
   // An independent copy: going on with either never changes the other.  Full pages are shared, the rest is copied.
@@ -81,8 +96,11 @@ class CacheArena {
   [[nodiscard]] std::int64_t shared_bytes(std::int64_t length) const;
 
  private:
+  std::shared_ptr<std::uint8_t> take(BlockPool& pool);
+
   CacheLayout layout_;
   int n_layers_;
+  std::int64_t limit_bytes_ = 0;
   BlockPool states_, pages_;
 };
 
