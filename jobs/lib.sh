@@ -19,7 +19,7 @@ build_packages=(g++ cmake ninja-build git ca-certificates pkg-config ccache pyth
   libopenmpi-dev openmpi-bin libhdf5-dev hdf5-tools libhwy-dev libfmt-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libssl-dev libxxhash-dev libutf8proc-dev libgtest-dev libgmock-dev)
 # shellcheck disable=SC2034
-check_packages=(python3-venv python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge)
+check_packages=(python3-venv python3-h5py python3-numpy shellcheck clang-format-14 clang-tidy-14 slurm-wlm munge iproute2)
 
 say() { printf '%s\n' "$*"; }
 die() {  # CODE WORDS...: one cause line and the exit code
