@@ -68,7 +68,8 @@ class ShardWriter {
   [[nodiscard]] std::size_t marked_pieces() const;
   void read_places();
   void list_pieces();
-  void fill(const Piece& piece, Slot& slot) const;
+  void fill(std::size_t piece, Slot& slot) const;
+  void will_need(std::size_t piece) const;
   void mark();
   void finish();
 

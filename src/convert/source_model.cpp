@@ -206,6 +206,18 @@ void DatasetSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   }
 }
 
+void DatasetSource::will_need(std::uint64_t offset, std::uint64_t bytes) const {
+  if (source_->synthetic) return;
+  while (bytes > 0) {
+    const std::uint64_t within = offset % member_bytes_;
+    const std::uint64_t count = std::min(bytes, member_bytes_ - within);
+    const io::TensorPlace& place = source_->places[dataset_][static_cast<std::size_t>(offset / member_bytes_)];
+    place.file->file().will_need(place.tensor->offset + within, count);
+    offset += count;
+    bytes -= count;
+  }
+}
+
 void DatasetSource::read_member(std::size_t member, std::uint64_t offset, std::span<std::byte> out) const {
   if (source_->synthetic) {
     source_->synthetic->read(source_->table[dataset_].tensors[member], offset, out);

@@ -70,6 +70,9 @@ class DatasetSource {
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
   // Fills `out` from byte `offset` of the dataset.
   void read(std::uint64_t offset, std::span<std::byte> out) const;
+  // Asks the kernel to fetch a range that is read soon.  The members of a stack lie apart in their file, so that the
+  // kernel's own guess of what comes next fails and each would be waited for.
+  void will_need(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   void read_member(std::size_t member, std::uint64_t offset, std::span<std::byte> out) const;

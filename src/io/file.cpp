@@ -11,12 +11,14 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 namespace bathys::io {
 namespace {
 
+constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 constexpr std::size_t kStreamBlock = std::size_t{1} << 20;
 
 const char* kind_of(mode_t mode) {
@@ -62,9 +64,13 @@ int Descriptor::close() {
 }
 
 Buffer::Buffer(std::size_t bytes) : size_(bytes) {
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kPageBytes, rounded)));
+  // Large ones in large pages where the kernel gives them: at some gigabytes a second the faults of small ones are most
+  // of the work.
+  const std::size_t alignment = bytes >= 2 * kLargePageBytes ? kLargePageBytes : kPageBytes;
+  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (!data_) throw std::bad_alloc();
+  if (alignment == kLargePageBytes) ::madvise(data_.get(), rounded, MADV_HUGEPAGE);
 }
 
 void Buffer::Free::operator()(std::byte* p) const { std::free(p); }

@@ -105,6 +105,8 @@ std::size_t ShardFile::piece_bytes(const ShardDataset& dataset, std::uint64_t pi
 
 void ShardFile::read_piece(const ShardDataset& dataset, std::uint64_t piece, std::span<std::byte> out) const {
   const std::uint64_t begin = piece * kPieceBytes;
+  // Several threads read one file at different places, which the kernel's own guess of what comes next does not follow.
+  data_.will_need(dataset.offset + begin, out.size());
   if (!with_checksums_) {
     data_.read_at(dataset.offset + begin, out);
     return;
