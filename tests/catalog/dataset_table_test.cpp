@@ -27,6 +27,7 @@ const char* const kModels[] = {"tests/golden/base/model/config.json",
                                "tests/golden/vision/model/config.json",
                                "inputs/models/nano/config.json",
                                "inputs/models/mid.json",
+                               "inputs/models/wide.json",
                                "inputs/models/large.json",
                                "inputs/models/released.json"};
 
@@ -253,6 +254,8 @@ TEST(RankBytes, OneRankHoldsTheWholeModelByPart) {
 TEST(RankBytes, ModelsForScalingStudiesAreAsLargeAsTheirDescriptionSays) {
   const RankBytes mid = rank_bytes(dataset_table(config_of("inputs/models/mid.json")), RankPlace{});
   EXPECT_NEAR(static_cast<double>(mid.total()), 479e6, 10e6);
+  const RankBytes wide = rank_bytes(dataset_table(config_of("inputs/models/wide.json")), RankPlace{});
+  EXPECT_NEAR(static_cast<double>(wide.total()), 1.93e9, 0.01e9);
   const RankBytes large = rank_bytes(dataset_table(config_of("inputs/models/large.json")), RankPlace{});
   EXPECT_NEAR(static_cast<double>(large.total()), 20.6e9, 0.4e9);
 }
