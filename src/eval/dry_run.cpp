@@ -97,6 +97,7 @@ DryRun dry_run(const DryRunOptions& options) {
   const RequestFile file = read_requests(io::read_stream(options.requests), options.rules);
   for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
   require_valid(file, options.requests);
+  if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);
   DryRun out;
   for (const Request& request : file.requests) count(request, options, out);
   out.model_bytes = options.model_bytes;

@@ -49,6 +49,7 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
   RequestFile file = read_requests(text, rules);
   if (speaks()) {
     for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
+    if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);
   }
   parallel::agree(world, [&] { require_valid(file, options.requests); });
   requests = keep_share(std::move(file.requests), options.share);

@@ -41,9 +41,10 @@ struct Generate {
   Context context;
   std::vector<std::string> until;  // in the given order, no empty ones
   std::int64_t max_gen_toks = 256;
-  bool fill_length = false;    // the limit is what max_length leaves behind the prompt, max_gen_toks at most
-  bool whole_context = false;  // a context that does not fit fails; else its beginning is left out
-  double temperature = 0;      // 0: greedy
+  bool fill_length = false;      // the limit is what max_length leaves behind the prompt, max_gen_toks at most
+  bool whole_context = false;    // a context that does not fit fails; else its beginning is left out
+  double temperature = 0;        // 0: greedy
+  bool sampled_at_zero = false;  // do_sample is true all the same: greedy, and maybe an oversight
   double top_p = 1;
   std::optional<std::string> think_end;
   std::int32_t repeats = 1;

@@ -113,7 +113,10 @@ Generate read_generate(RequestFields& fields, const RequestRules& rules) {
   }
   if (fields.given("temperature")) body.temperature = fields.number("temperature", 0, true, kNoLimit);
   // do_sample true with temperature 0 stays greedy; absent, the temperature decides.
-  if (fields.given("do_sample") && !fields.flag("do_sample", false)) body.temperature = 0;
+  if (fields.given("do_sample")) {
+    body.sampled_at_zero = fields.flag("do_sample", false) && body.temperature == 0;
+    if (!fields.flag("do_sample", false)) body.temperature = 0;
+  }
   if (fields.given("top_p")) body.top_p = fields.number("top_p", 0, false, 1);
   if (fields.given("think_end")) {
     body.think_end = fields.text("think_end");
@@ -240,6 +243,14 @@ RequestFile read_requests(std::string_view text, const RequestRules& rules) {
   if (file.requests.empty() && file.faults.empty())
     file.faults.push_back({1, "empty_file", "no request stands in the file"});
   return file;
+}
+
+std::string oversights(const RequestFile& file) {
+  const auto n = std::count_if(file.requests.begin(), file.requests.end(), [](const Request& request) {
+    const auto* generate = std::get_if<Generate>(&request.body);
+    return generate != nullptr && generate->sampled_at_zero;
+  });
+  return n == 0 ? "" : fmt::format("{} requests have do_sample true and temperature 0: they are greedy", n);
 }
 
 void require_valid(const RequestFile& file, std::string_view name) {

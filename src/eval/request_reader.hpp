@@ -46,6 +46,9 @@ inline constexpr int kMaxTopLogprobs = 20;
 // passed over.
 RequestFile read_requests(std::string_view text, const RequestRules& rules);
 
+// What is allowed but may not be meant, for a warning; empty where there is nothing.
+[[nodiscard]] std::string oversights(const RequestFile& file);
+
 // throws Error(bad_requests) naming `name`, the number of faults and the first one, when there are any
 void require_valid(const RequestFile& file, std::string_view name);
 

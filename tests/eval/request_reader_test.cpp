@@ -71,6 +71,12 @@ TEST(RequestReader, SamplesOnlyWhenAskedTo) {
   EXPECT_EQ(temperature(R"("temperature":0.5)"), 0.5);
   EXPECT_EQ(temperature(R"("temperature":0.5,"do_sample":false)"), 0);
   EXPECT_EQ(temperature(R"("temperature":0,"do_sample":true)"), 0);
+  const auto warning = [](const std::string& members) {
+    return oversights(read(line("generate_until", R"({"context":"a",)" + members + "}")));
+  };
+  EXPECT_EQ(warning(R"("temperature":0.5,"do_sample":true)"), "");
+  EXPECT_EQ(warning(R"("do_sample":false)"), "");
+  EXPECT_EQ(warning(R"("do_sample":true)"), "1 requests have do_sample true and temperature 0: they are greedy");
 }
 
 TEST(RequestReader, ThinksInChatsUnlessToldOtherwise) {
