@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/memory_budget.hpp"
 #include "apps/run_options.hpp"
 #include "apps/validators.hpp"
 #include "core/log.hpp"
@@ -128,11 +129,13 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
       session.world(), [&] { return options.share.empty() ? eval::Share() : eval::read_share(options.share); });
   eval_options.layout = parallel::to_string(open.layout);
   eval_options.memory_gib = options.run.memory_gib;
+  eval_options.max_in_flight = 2 * sequences_alive(options.run);
   eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
   if (run.n_left() > 0 && !options.no_new_answers) {
     const RunningModel running = start_model(session, open, options.run);
     run.work(*running.engine, *running.grid, &session.watchdog(), timer.seconds());
+    report_memory(session, *running.memory);
   }
   // 5. The result files and the table.
   std::string table;

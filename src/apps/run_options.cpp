@@ -2,6 +2,7 @@
 #include "apps/run_options.hpp"
 
 #include "apps/commands.hpp"
+#include "apps/memory_budget.hpp"
 #include "apps/validators.hpp"
 #include "convert/synth.hpp"
 #include "core/error.hpp"
@@ -30,12 +31,12 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->check(whole_number(1, std::int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--memory", options.memory_gib,
-                 "GiB of each rank that sequences may take together (default: no bound)")
+                 "GiB of each rank that sequences may take together (default: what is left)")
       ->check(number(0));
   add_switch(app, "--cone", options.cone,
              "skip rows of upper layers that nothing wanted depends on; changes no number");
   add_switch(app, "--prefix-sharing", options.prefix_sharing,
-             "compute a common beginning of continuations once; changes no number");
+             "compute beginnings that requests share once; changes no number");
   app.add_option("--threads", options.session.threads, "threads of each rank (default: the cores it may use)")
       ->check(whole_number(1, kMaxThreads));
   app.add_option("--reductions", options.reductions,
@@ -116,6 +117,9 @@ OpenModel open_model(parallel::Session& session, const RunOptions& options) {
   return {std::move(shards), std::move(tokenizer), layout};
 }
 
+// A decoding sequence is one row of a step: fewer alive could not fill it.
+std::int64_t sequences_alive(const RunOptions& options) { return std::max<std::int64_t>(options.row_budget, 64); }
+
 RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options) {
   RunningModel running;
   running.grid = std::make_unique<parallel::RankGrid>(parallel::make_rank_grid(session.world(), open.layout));
@@ -123,6 +127,8 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   model::ModelOptions model_options;
   model_options.max_rows = options.row_budget;
   model_options.cone = options.cone;
+  const MemoryBudget budget = announce_memory(session, open, options, model_options);
+  running.memory = std::make_shared<const MemoryBudget>(budget);
   weights::LoadOptions load_options;
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;
@@ -136,7 +142,8 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   engine::EngineOptions engine_options;
   engine_options.row_budget = options.row_budget;
   engine_options.prefix_sharing = options.prefix_sharing;
-  engine_options.cache_bytes = static_cast<std::int64_t>(options.memory_gib * 0x1p30);
+  engine_options.cache_bytes = budget.caches;
+  engine_options.max_sequences = sequences_alive(options);
   running.engine = std::make_unique<engine::Engine>(*running.model, &open.tokenizer, engine_options);
   return running;
 }

@@ -44,12 +44,17 @@ struct OpenModel {
 // Collective.  throws AgreedError
 OpenModel open_model(parallel::Session& session, const RunOptions& options);
 
+struct MemoryBudget;
+
 // Weights on the ranks and the engine over them.
 struct RunningModel {
   std::unique_ptr<parallel::RankGrid> grid;  // the model holds on to it
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
+  std::shared_ptr<const MemoryBudget> memory;  // what was announced
 };
+// Sequences that a group holds at once at most.
+[[nodiscard]] std::int64_t sequences_alive(const RunOptions& options);
 // Collective.  throws AgreedError
 RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options);
 

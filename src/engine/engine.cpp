@@ -146,10 +146,15 @@ void Engine::State::take(std::unique_ptr<JobState> entry) {
 
 // ---- admission ----
 
-// Tracks start in order, and none overtakes one that waits for room; one that waits for its beginning lets others pass.
+// As many as the next step has rows for.  Tracks start in order, and none overtakes one that waits for room; one that
+// waits for its beginning lets others pass.
 void Engine::State::admit() {
-  for (auto next = waiting.begin(); next != waiting.end();) {
+  std::int64_t rows = 0;
+  for (const Track* const track : alive) rows += track->rows_left();
+  for (auto next = waiting.begin(); next != waiting.end() && rows < options.row_budget;) {
+    const std::size_t before = alive.size();
     const Start outcome = try_start(**next);
+    if (alive.size() > before) rows += alive.back()->rows_left();
     if (outcome == Start::no_room) return;
     next = outcome == Start::started ? waiting.erase(next) : std::next(next);
   }

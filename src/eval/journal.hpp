@@ -37,7 +37,7 @@ struct StartHeader {
   std::string time;  // ISO 8601, UTC
   int ranks = 1;
   std::string layout;
-  double memory_gib = 0;  // 0: not limited
+  double memory_gib = 0;  // 0: what the nodes have left
   [[nodiscard]] bool same_room(const StartHeader& other) const {
     return ranks == other.ranks && layout == other.layout && memory_gib == other.memory_gib;
   }

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What a run announces before it reads any weight is what it takes: many short requests beside one long one, in a bounded arena."""
+
+import json
+import os
+import re
+import shutil
+import unittest
+
+from harness import OK, ROOT, SHARDS, SOME_FAILED, USAGE, Scratch, run
+
+FULL = os.environ.get("BATHYS_FULL") == "1"
+
+
+def event(text, name):
+    """The key=value pairs of the last line of this name."""
+    lines = [line for line in text.splitlines() if line.startswith(f"event={name} ")]
+    assert lines, text
+    return dict(re.findall(r"(\w+)=(\S+)", lines[-1]))
+
+
+class Memory(Scratch):
+    def mixed(self, n_short, n_long):
+        lines = []
+        for n in range(n_short):
+            body = {"context_ids": [0, 300 + n % 500, 301], "continuation_ids": [[302, 303]]}
+            lines.append({"custom_id": f"short-{n}", "url": "bathys:loglikelihood", "body": body})
+        ids = [3 + (17 * n) % 900 for n in range(n_long)]
+        lines.insert(n_short // 2, {"custom_id": "long", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
+        return self.write("mixed.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
+
+    def evaluate_synthetic(self, requests, memory, ranks):
+        """A model of nano's shape for long contexts, made in memory."""
+        config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(json.dumps(config).replace('"max_position_embeddings": 4096', '"max_position_embeddings": 131072'))
+        path = self.write("config.json", json.dumps(config))
+        return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", "--memory", str(memory),
+                   "--row-budget", "256", ranks=ranks, timeout=3000)
+
+    def test_a_rank_stays_within_what_it_announced(self):
+        # The long document's caches alone fill most of the arena: 80 bytes a token and the state of one sequence.
+        n_short, n_long, memory = (100_000, 100_000, 0.012) if FULL else (200, 5_000, 0.002)
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                done = self.evaluate_synthetic(self.mixed(n_short, n_long), memory, ranks)
+                self.assertEqual(done.returncode, OK, done.stderr)
+                report = event(done.stderr, "memory_peak")
+                peak, announced = int(report["peak_bytes"]), int(report["announced_bytes"])
+                self.assertLessEqual(peak, 1.10 * announced)
+                self.assertGreaterEqual(peak, 0.7 * announced)
+
+    def test_a_request_larger_than_the_arena_fails_alone(self):
+        done = self.evaluate_synthetic(self.mixed(20, 5_000), 0.0003, ranks=2)
+        self.assertEqual(done.returncode, SOME_FAILED, done.stderr)
+        results = self.results()
+        self.assertEqual(results["long", 0]["error"]["code"], "does_not_fit")
+        self.assertTrue(all(record["ok"] for key, record in results.items() if key[0] != "long"))
+
+    def test_buffers_that_no_node_has_are_refused_with_the_option_to_lower(self):
+        done = run("eval", "--model", SHARDS, "--requests", self.mixed(2, 10), "--out", self.folder / "big", "--row-budget", str(1 << 24))
+        self.assert_refused(done, USAGE, "--row-budget 16777216", "lower --row-budget")
+
+
+if __name__ == "__main__":
+    unittest.main()
