@@ -11,14 +11,13 @@
 namespace bathys {
 namespace {
 
-constexpr int kMaxDepth = 512;
 constexpr std::size_t kShownBytes = 60;
 
-// Builds the value and refuses a key that an open object already has, and nesting beyond kMaxDepth, while parsing: the
+// Builds the value and refuses a key that an open object already has, and nesting beyond a limit, while parsing: the
 // plain DOM parser would keep the last of two keys in silence and recurse without bound.
 class StrictBuilder : public JsonSax<Json> {
  public:
-  explicit StrictBuilder(Json& root) : dom_(root, false) {}
+  StrictBuilder(Json& root, JsonLimits limits) : dom_(root, false), limits_(limits) {}
 
   bool null() override { return dom_.null(); }
   bool boolean(bool v) override { return dom_.boolean(v); }
@@ -29,18 +28,18 @@ class StrictBuilder : public JsonSax<Json> {
   bool binary(binary_t& v) override { return dom_.binary(v); }
   bool start_object(std::size_t n) override {
     if (!deeper()) return false;
-    keys_.emplace_back();
+    if (limits_.unique_keys) keys_.emplace_back();
     return dom_.start_object(n);
   }
   bool key(string_t& v) override {
-    if (!keys_.back().insert(v).second) {
+    if (limits_.unique_keys && !keys_.back().insert(v).second) {
       return refuse_as(fmt::format("the key \"{}\" stands twice in one object", repair_utf8(v.substr(0, kShownBytes))));
     }
     return dom_.key(v);
   }
   bool end_object() override {
     --depth_;
-    keys_.pop_back();
+    if (limits_.unique_keys) keys_.pop_back();
     return dom_.end_object();
   }
   bool start_array(std::size_t n) override { return deeper() && dom_.start_array(n); }
@@ -50,9 +49,12 @@ class StrictBuilder : public JsonSax<Json> {
   }
 
  private:
-  bool deeper() { return ++depth_ <= kMaxDepth || refuse_as(fmt::format("nested more than {} deep", kMaxDepth)); }
+  bool deeper() {
+    return ++depth_ <= limits_.max_depth || refuse_as(fmt::format("nested more than {} deep", limits_.max_depth));
+  }
 
   nlohmann::detail::json_sax_dom_parser<Json> dom_;
+  JsonLimits limits_;
   std::vector<std::set<std::string>> keys_;
   int depth_ = 0;
 };
@@ -100,9 +102,9 @@ std::string repair_utf8(std::string_view text) {
   return Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>();
 }
 
-std::optional<std::string> try_parse_json(std::string_view text, Json& out) {
+std::optional<std::string> try_parse_json(std::string_view text, Json& out, JsonLimits limits) {
   out = Json();
-  return StrictBuilder(out).run(text);
+  return StrictBuilder(out, limits).run(text);
 }
 
 Json parse_json(std::string_view text, std::string_view what, ExitCode code) {

@@ -16,13 +16,19 @@ namespace bathys {
 
 using Json = nlohmann::ordered_json;
 
-// Parses one JSON text strictly: UTF-8, no trailing bytes, no key twice in one object (also when escaped), nesting at
-// most 512 deep.  `what` names the text in the message ("config.json").
+// What a JSON text may hold beyond the format's own rules.
+struct JsonLimits {
+  int max_depth = 512;
+  bool unique_keys = true;  // false: of a key that stands twice in an object the last value counts, at the first place
+};
+
+// Parses one JSON text strictly: UTF-8, no trailing bytes, no NUL byte, no key twice in one object (also when escaped),
+// nesting at most 512 deep.  `what` names the text in the message ("config.json").
 //   throws Error(code) naming the byte offset and the cause
 Json parse_json(std::string_view text, std::string_view what, ExitCode code);
 
 // As parse_json, but returns the cause instead of throwing; used where the caller has its own message form.
-std::optional<std::string> try_parse_json(std::string_view text, Json& out);
+std::optional<std::string> try_parse_json(std::string_view text, Json& out, JsonLimits limits = {});
 
 // The cause line of a parser's exception: "not JSON at byte 7: invalid string: ...; last read: \"...\"" with the end of
 // what was read, always valid UTF-8.  `what` is the exception's text.

@@ -139,14 +139,9 @@ std::string python_json(const Json& value) {
 
 std::optional<Json> parse_call_arguments(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) return std::nullopt;  // the library would skip a byte order mark
-  bool too_deep = false;
-  const auto watch_depth = [&too_deep](int n_outer, Json::parse_event_t event, Json& /*value*/) {
-    const bool opens = event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
-    too_deep = too_deep || (opens && n_outer >= kMaxArgumentDepth);
-    return !too_deep;
-  };
-  Json value = Json::parse(text, watch_depth, /*allow_exceptions=*/false);
-  if (too_deep || !value.is_object()) return std::nullopt;
+  Json value;
+  const auto cause = try_parse_json(text, value, {.max_depth = kMaxArgumentDepth, .unique_keys = false});
+  if (cause || !value.is_object()) return std::nullopt;
   return value;
 }
 

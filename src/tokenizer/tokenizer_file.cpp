@@ -2,7 +2,7 @@
 #include "tokenizer/tokenizer_file.hpp"
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/json_sax.hpp"
 #include "tokenizer/pretokenizer.hpp"
 
 #include <limits>
@@ -26,11 +26,10 @@ std::string shown(std::string_view text) {
 
 // Takes model.vocab and model.merges out of the event stream and lets the rest build a document tree, in which both are
 // null.
-class FileReader final : public nlohmann::json_sax<Json> {
+class FileReader final : public JsonSax<Json> {
  public:
   FileReader(TokenizerFile& file, Json& tree) : file_(&file), tree_(tree, false) {}
 
-  [[nodiscard]] const std::string& cause() const { return cause_; }
   [[nodiscard]] bool has_vocab() const { return has_vocab_; }
   [[nodiscard]] bool has_merges() const { return has_merges_; }
 
@@ -133,19 +132,13 @@ class FileReader final : public nlohmann::json_sax<Json> {
     return tree_.end_array();
   }
 
-  bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::detail::exception& e) override {
-    if (cause_.empty()) cause_ = json_error(position, e.what());
-    return false;
-  }
-
  private:
   enum class Place { tree, vocab, merges, pair };
   enum class MergeForm { none, lines, pairs };
 
   template <class... Args>
   bool refuse(fmt::format_string<Args...> format, Args&&... args) {
-    cause_ = fmt::format(format, std::forward<Args>(args)...);
-    return false;
+    return refuse_as(fmt::format(format, std::forward<Args>(args)...));
   }
   bool misplaced(std::string_view what) {
     if (place_ == Place::vocab)
@@ -191,7 +184,6 @@ class FileReader final : public nlohmann::json_sax<Json> {
   StringPool::Slice token_;
   StringPool::Slice parts_[2];
   std::size_t n_parts_ = 0;
-  std::string cause_;
 };
 
 // `key` must be absent or one of what makes it do nothing.
@@ -325,9 +317,7 @@ TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name) 
   file.pool.reserve(text.size() / 2);
   Json tree;
   FileReader reader(file, tree);
-  if (!Json::sax_parse(text.data(), text.data() + text.size(), &reader)) {
-    fail(kCode, "{}: {}", name, reader.cause().empty() ? "not JSON" : reader.cause());
-  }
+  if (const auto cause = reader.run(text)) fail(kCode, "{}: {}", name, *cause);
   JsonObject root(tree, std::string(name), kCode);
   if (root.string_or("version", "1.0") != "1.0") root.refuse("version", "\"1.0\"");
   require_off(root, "truncation", {nullptr});

@@ -114,7 +114,7 @@ class Hostile(Scratch):
     def test_lines_that_are_no_strings_are_refused_by_number(self):
         bad = {'"\\ud800"': "surrogate", '"\\udc00x"': "surrogate", '"\\ud800\\ud800"': "surrogate", '"a\0b"': "control character", '"\x01"': "control character", '"a': "missing closing quote",
                '"\\x"': "forbidden character after backslash", "5": "expected a JSON string", "null": "expected a JSON string", '["a"]': "expected a JSON string", '"a" "b"': "not JSON",
-               "[" * 1_000_000: "nested more than 512 deep", '{"a":' * 100_000: "nested more than 512 deep", '{"a":1,"\\u0061":2}': "stands twice", "'a'": "not JSON", "NaN": "not JSON"}
+               "[" * 1_000_000: "nested more than 512 deep", '{"a":' * 100_000: "nested more than 512 deep", '{"a":1,"\\u0061":2}': "stands twice", "'a'": "not JSON", "NaN": "not JSON", '"a"\0x': "byte 4: a NUL byte", '"a"\0"b"': "byte 4: a NUL byte"}
         for text, word in bad.items():
             with self.subTest(text[:40]):
                 self.assert_refused(tokenize("--json", self.write("bad", '"fine"\n\n' + text + "\n")), BAD_REQUESTS, "line 3", word)
@@ -126,7 +126,8 @@ class Hostile(Scratch):
             self.assert_refused(tokenize("--decode", input="67 " + text), BAD_REQUESTS, "byte 3")
         for text in ('{"messages":[]}', "[]", "{}", '{"messages":[{"role":"user","content":"\\ud800"}]}', '{"messages":' + "[" * 600 + "]" * 600 + "}"):
             self.assert_refused(tokenize("--chat", input=text + "\n"), BAD_REQUESTS, "line 1")
-        for text in ("{}", '{"output":5}', '{"output":"a","more":1}', "[]"):
+        self.assert_refused(tokenize("--json", "--decode", input="[67]\0[68]\n"), BAD_REQUESTS, "line 1", "a NUL byte")
+        for text in ("{}", '{"output":5}', '{"output":"a"}\0x', '{"output":"a","more":1}', "[]"):
             self.assert_refused(tokenize("--answer", input=text + "\n"), BAD_REQUESTS, "line 1")
 
     def test_odd_texts_come_back(self):

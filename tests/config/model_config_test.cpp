@@ -246,6 +246,7 @@ TEST(ModelConfig, BrokenTextIsRefusedByName) {
   EXPECT_THAT(refusal("{\"dim\": 128", ExitCode::bad_input), HasSubstr("c.json: "));
   EXPECT_THAT(refusal("[]"), HasSubstr("expected an object"));
   EXPECT_THAT(refusal("{\"dim\": 128, \"dim\": 128}", ExitCode::bad_input), HasSubstr("twice"));
+  EXPECT_THAT(refusal(std::string("{\"dim\": 128}\0x", 14), ExitCode::bad_input), HasSubstr("a NUL byte"));
   EXPECT_THAT(refusal("{\"norm_eps\": 1e999}", ExitCode::bad_input), HasSubstr("c.json: "));
 }
 

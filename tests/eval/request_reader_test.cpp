@@ -95,6 +95,9 @@ TEST(RequestReader, NamesTheKindOfEachFault) {
   EXPECT_EQ(code_of(""), "empty_file");
   EXPECT_EQ(code_of("\n \t\n"), "empty_file");
   EXPECT_EQ(code_of("{\n"), "invalid_json_line");
+  const std::string good = line("loglikelihood_rolling", R"({"text":"x"})");
+  EXPECT_EQ(code_of(good), "no single fault");
+  EXPECT_EQ(code_of(good.substr(0, good.rfind('}') + 1) + std::string("\0", 1) + good), "invalid_json_line");
   EXPECT_EQ(code_of("\"\xff\"\n"), "invalid_utf8");
   EXPECT_EQ(code_of("[]\n"), "wrong_type");
   EXPECT_EQ(code_of("{}\n"), "missing_field");

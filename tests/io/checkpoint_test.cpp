@@ -89,6 +89,11 @@ TEST(Checkpoint, RefusesAnIndexThatDisagreesWithTheFiles) {
   refused(R"({"a":"1.safetensors","a":"1.safetensors"})", {"tensor a twice"});
   refused(R"({})", {"no weight_map"});
   refused(R"([])", {"a list"});
+  const std::string whole = R"({"weight_map":{"a":"1.safetensors","b":"1.safetensors","c":"2.safetensors"}})";
+  spit(folder.path("model.safetensors.index.json"), whole);
+  EXPECT_NO_THROW(Checkpoint(folder.path()));
+  spit(folder.path("model.safetensors.index.json"), whole + std::string("\0x", 2));
+  expect_error(ExitCode::bad_input, {"index.json", "a NUL byte"}, [&] { Checkpoint c(folder.path()); });
   spit(folder.path("model.safetensors.index.json"), "version https://git-lfs.github.com/spec/v1\n");
   expect_error(ExitCode::bad_input, {"index.json", "Git LFS"}, [&] { Checkpoint c(folder.path()); });
 }

@@ -34,7 +34,8 @@ const std::vector<std::string> kSeeds = {
     R"({"x":{"dtype":"I8","shape":[2066],"data_offsets":[0,2066]}})",
 };
 
-constexpr std::string_view kBytes = "{}[]\",:0123456789.eE-+\\u \n\0x\xff\xc3\x80";
+using namespace std::string_view_literals;
+constexpr std::string_view kBytes = "{}[]\",:0123456789.eE-+\\u \n\0x\xff\xc3\x80"sv;
 const std::vector<std::string_view> kWords = {"18446744073709551615",
                                               "9223372036854775808",
                                               "9223372036854775807",

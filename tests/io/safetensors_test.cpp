@@ -96,6 +96,9 @@ TEST(SafetensorsHeader, RefusesEveryInconsistency) {
     SCOPED_TRACE(bad.header);
     expect_error(ExitCode::bad_input, {"f: ", bad.word}, [&] { parse(bad.header, bad.payload); });
   }
+  const std::string whole = R"({"a":{"dtype":"I8","shape":[2],"data_offsets":[0,2]}})";
+  expect_error(ExitCode::bad_input, {"f: ", "at byte 54: a NUL byte"},
+               [&] { parse(whole + std::string("\0x", 2), 2); });
   expect_error(ExitCode::bad_input, {"f: "}, [] { parse("{\"__metadata__\":" + std::string(100'000, '[') + "}", 0); });
 }
 

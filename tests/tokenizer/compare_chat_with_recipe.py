@@ -67,7 +67,7 @@ def content(rng, images):
 
 def arguments(rng):
     if rng.random() < 0.2:
-        return rng.choice(["", "null", "[1]", "{", '{"a":1,}', '{"a":NaN}', '{"a":1,"b":2,"a":"3"}', '"{}"', "{} x", '{"a":01}', '{"a":1e999}', "\ufeff{}", '{"a":"\\ud800"}',
+        return rng.choice(["", "null", "[1]", "{", '{"a":1,}', '{"a":NaN}', '{"a":1,"b":2,"a":"3"}', '"{}"', "{} x", '{"a":01}', '{"a":1e999}', "\ufeff{}", '{"a":"\\ud800"}', '{"a":1}\0junk', '{"a":1}\0', '{"a":"\0"}',
                            '{"a":' + "[" * 126 + "]" * 126 + "}", '{"a":' + "[" * 127 + "]" * 127 + "}"])
     return object_text(rng)
 
@@ -338,7 +338,7 @@ def main():
     parser.add_argument("bathys")
     parser.add_argument("tokenizer")
     parser.add_argument("--seed", type=int, default=41)
-    parser.add_argument("--conversations", type=int, default=1500)
+    parser.add_argument("--conversations", type=int, default=2400)
     parser.add_argument("--refusals", type=int, default=30, help="of the conversations that the package refuses")
     parser.add_argument("--answers", type=int, default=2000)
     args = parser.parse_args()

@@ -38,6 +38,8 @@ TEST(PythonJson, TakesOnlyObjectsAsArguments) {
                            R"({"a":1e999})", "\xEF\xBB\xBF{}", R"({"a":"\ud800"})"}) {
     EXPECT_FALSE(parse_call_arguments(text).has_value()) << text;
   }
+  EXPECT_FALSE(parse_call_arguments(std::string_view("{\"a\":1}\0junk", 12)).has_value());
+  EXPECT_FALSE(parse_call_arguments(std::string_view("{\"a\":1}\0", 8)).has_value());
   const auto nested = [](std::size_t n) { return R"({"a":)" + std::string(n, '[') + std::string(n, ']') + "}"; };
   EXPECT_TRUE(parse_call_arguments(nested(126)).has_value());
   EXPECT_FALSE(parse_call_arguments(nested(127)).has_value());

@@ -205,6 +205,8 @@ TEST(TokenizerFile, SurvivesHostileJson) {
   EXPECT_THAT(refusal(std::string("{\"version\":\"\0\"}", 15)), HasSubstr("not JSON"));
   EXPECT_THAT(refusal("{\"version\":\"\xFF\"}"), HasSubstr("not JSON"));
   const std::string whole = test::read_text(BATHYS_NANO_TOKENIZER);
+  EXPECT_THAT(refusal(whole + std::string("\0x", 2)),
+              HasSubstr("not JSON at byte " + std::to_string(whole.size() + 1) + ": a NUL byte"));
   for (std::size_t size = 1; size + 1 < whole.size(); size += 997)
     EXPECT_NE(refusal(whole.substr(0, size)), "") << size;
   std::string twice = whole;
