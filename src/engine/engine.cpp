@@ -28,6 +28,7 @@ struct Engine::State {
   State(model::Model& model_in, const tokenizer::Tokenizer* tokenizer_in, const EngineOptions& options_in)
       : model(model_in), tokenizer(tokenizer_in), options(options_in) {
     counters.needed.resize(static_cast<std::size_t>(model.config().n_layers));
+    counters.computed = model.counters();
   }
 
   model::Model& model;
@@ -317,6 +318,7 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
   const std::vector<model::RowFailure> failures = model.run(step);
   const std::vector<HeadAnswer> answers = model.head(queries);
   ++counters.steps;
+  counters.computed = model.counters();
   (prefill ? counters.prefill_s : counters.decode_s) += timer.seconds();
 
   for (const model::RowFailure& f : failures) {

@@ -162,7 +162,7 @@ ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
   report.totals = scores.totals();
   report.tasks = scores.tasks();
   report.all_starts = records->progress();
-  if (worked) report.last_start = spread_over_ranks(ranks_progress);
+  if (worked) report.last_start = spread_over_ranks(ranks_seconds);
   if (!shown_again) {
     if (whole) io::write_file(folder->file("summary.json"), to_json(report).dump(2) + "\n");
     const char* const state = whole ? "completed" : too_many_failed ? "failed" : "cancelled";
@@ -217,7 +217,7 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, paral
   state.wait_for_others(watchdog);
   state.progress.total_s = state.progress.load_s + state.clock.seconds();
   state.end_journal();
-  state.ranks_progress = state.world.all_gather_host(state.progress);
+  state.ranks_seconds = state.world.all_gather_host<PhaseSeconds>(state.progress);
 }
 
 ExitCode EvalRun::finish(std::string& table) {

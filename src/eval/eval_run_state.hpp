@@ -61,7 +61,7 @@ struct EvalRun::State {
   std::unique_ptr<RunCounters> counters;
   Timer clock;
   Progress progress;
-  std::vector<Progress> ranks_progress;
+  std::vector<PhaseSeconds> ranks_seconds;
   std::unordered_map<std::int64_t, InFlight> in_flight;
   std::int64_t next_seen = 0;  // requests that were taken, as last seen
   bool worked = false;

@@ -25,11 +25,11 @@ constexpr std::string_view kItemHead = R"(,"item":)";
 
 struct ProgressField {
   const char* name;
-  double Progress::*seconds;
+  double PhaseSeconds::*seconds;
 };
-constexpr ProgressField kSeconds[] = {{"load_s", &Progress::load_s},       {"prepare_s", &Progress::prepare_s},
-                                      {"prefill_s", &Progress::prefill_s}, {"decode_s", &Progress::decode_s},
-                                      {"write_s", &Progress::write_s},     {"total_s", &Progress::total_s}};
+constexpr ProgressField kSeconds[] = {{"load_s", &PhaseSeconds::load_s},       {"prepare_s", &PhaseSeconds::prepare_s},
+                                      {"prefill_s", &PhaseSeconds::prefill_s}, {"decode_s", &PhaseSeconds::decode_s},
+                                      {"write_s", &PhaseSeconds::write_s},     {"total_s", &PhaseSeconds::total_s}};
 
 std::string journal_path(const std::string& folder, int start, int rank) {
   return fmt::format("{}/journal/{:06d}-{:06d}{}", folder, start, rank, kExtension);
@@ -50,6 +50,7 @@ Progress read_progress(const Json& json) {
   for (const auto& field : kSeconds) progress.*field.seconds = json.value(field.name, 0.0);
   progress.prefill_rows = json.value("prefill_rows", std::int64_t{0});
   progress.decode_rows = json.value("decode_rows", std::int64_t{0});
+  if (json.contains("layers")) progress.layers = LayerRows::from_journal(json["layers"]);
   return progress;
 }
 
@@ -73,12 +74,14 @@ void Progress::join(const Progress& other) {
   for (const auto& field : kSeconds) this->*field.seconds = std::max(this->*field.seconds, other.*field.seconds);
   prefill_rows += other.prefill_rows;
   decode_rows += other.decode_rows;
+  layers.add(other.layers);
 }
 
 void Progress::add(const Progress& other) {
   for (const auto& field : kSeconds) this->*field.seconds += other.*field.seconds;
   prefill_rows += other.prefill_rows;
   decode_rows += other.decode_rows;
+  layers.add(other.layers);
 }
 
 RecordTable::RecordTable(const std::vector<Request>& requests) : requests_(&requests) {
@@ -268,7 +271,8 @@ void JournalWriter::append(const Record& record, std::string_view item) {
 void JournalWriter::append_progress(const Progress& progress) {
   std::string text = R"({"progress":{)";
   for (const auto& field : kSeconds) text += fmt::format("\"{}\":{:.6f},", field.name, progress.*field.seconds);
-  write(text + fmt::format("\"prefill_rows\":{},\"decode_rows\":{}}}}}", progress.prefill_rows, progress.decode_rows));
+  write(text + fmt::format("\"prefill_rows\":{},\"decode_rows\":{},\"layers\":{}}}}}", progress.prefill_rows,
+                           progress.decode_rows, progress.layers.to_journal().dump()));
 }
 
 void JournalWriter::sync() {

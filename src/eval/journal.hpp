@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/timer.hpp"
+#include "eval/layer_rows.hpp"
 #include "eval/request.hpp"
 #include "eval/task.hpp"
 #include "io/file.hpp"
@@ -23,10 +24,14 @@
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
 namespace bathys::eval {
 
-// What a start does in how long, summed over the starts of a run.
-struct Progress {
+struct PhaseSeconds {
   double load_s = 0, prepare_s = 0, prefill_s = 0, decode_s = 0, write_s = 0, total_s = 0;
+};
+
+// What a start does in how long, summed over the starts of a run.
+struct Progress : PhaseSeconds {
   std::int64_t prefill_rows = 0, decode_rows = 0;
+  LayerRows layers;
   void add(const Progress& other);   // of another start
   void join(const Progress& other);  // of another group in the same start: the longest seconds, the rows of both
 };

@@ -23,11 +23,11 @@ double rounded(double seconds) { return std::round(seconds * 1e6) / 1e6; }
 
 struct Phase {
   const char* name;
-  double Progress::*seconds;
+  double PhaseSeconds::*seconds;
 };
-constexpr Phase kPhases[] = {{"load", &Progress::load_s},       {"prepare", &Progress::prepare_s},
-                             {"prefill", &Progress::prefill_s}, {"decode", &Progress::decode_s},
-                             {"write", &Progress::write_s},     {"total", &Progress::total_s}};
+constexpr Phase kPhases[] = {{"load", &PhaseSeconds::load_s},       {"prepare", &PhaseSeconds::prepare_s},
+                             {"prefill", &PhaseSeconds::prefill_s}, {"decode", &PhaseSeconds::decode_s},
+                             {"write", &PhaseSeconds::write_s},     {"total", &PhaseSeconds::total_s}};
 
 Json counts_json(const RunTotals& totals) {
   Json counts;
@@ -85,11 +85,11 @@ Json speed_json(const RunReport& report) {
 
 }  // namespace
 
-std::vector<PhaseSpread> spread_over_ranks(const std::vector<Progress>& ranks) {
+std::vector<PhaseSpread> spread_over_ranks(const std::vector<PhaseSeconds>& ranks) {
   std::vector<PhaseSpread> out;
   for (const Phase& phase : kPhases) {
     std::vector<double> seconds;
-    for (const Progress& rank : ranks) seconds.push_back(rank.*phase.seconds);
+    for (const PhaseSeconds& rank : ranks) seconds.push_back(rank.*phase.seconds);
     std::sort(seconds.begin(), seconds.end());
     const std::size_t middle = seconds.size() / 2;
     const double median = seconds.size() % 2 == 1 ? seconds[middle] : (seconds[middle - 1] + seconds[middle]) / 2;
@@ -115,6 +115,7 @@ Json to_json(const RunReport& report) {
   json["restarts"] = report.starts - 1;
   json["counts"] = counts_json(report.totals);
   json["requests"] = report.totals.requests.to_json();
+  json["layer_rows"] = report.all_starts.layers.to_report();
   json["tokens"] = {{"prompt", report.totals.prompt_tokens},
                     {"scored", report.totals.scored_tokens},
                     {"generated", report.totals.generated_tokens},

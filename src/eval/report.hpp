@@ -18,7 +18,7 @@ struct PhaseSpread {
   std::string name;
   double min = 0, median = 0, max = 0;
 };
-[[nodiscard]] std::vector<PhaseSpread> spread_over_ranks(const std::vector<Progress>& ranks);
+[[nodiscard]] std::vector<PhaseSpread> spread_over_ranks(const std::vector<PhaseSeconds>& ranks);
 
 // Everything that a report says.
 struct RunReport {

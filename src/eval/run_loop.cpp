@@ -132,6 +132,7 @@ void EvalRun::State::count_engine(const engine::EngineCounters& engine) {
   progress.decode_s = engine.decode_s;
   progress.prefill_rows = engine.prefill_rows;
   progress.decode_rows = engine.decode_rows;
+  progress.layers = {engine.needed, engine.computed};
   progress.total_s = progress.load_s + clock.seconds();
 }
 

@@ -55,6 +55,22 @@ class Report(Scratch):
         self.assertLessEqual({"checkpoint", "tokenizer_sha256", "encoder", "records", "numerics_version", "seed"}, set(summary["identity"]))
         self.assertLessEqual({"program", "ranks", "hosts", "threads", "layout", "cone"}, set(summary["options"]))
 
+    def test_the_rows_of_each_layer_are_those_of_the_cone(self):
+        # One wanted row at the end of a context, alone and as the end of two requests that share all but the choice.
+        config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))["text_config"]
+        n, layers, window = 1000, config["num_hidden_layers"], config["sliding_window"]
+        first = max(config["kv_source_layer_ids"])
+        ids = [0] + [3 + (17 * i) % 900 for i in range(n - 1)]
+        lines = [json.dumps({"custom_id": str(i), "url": "bathys:loglikelihood", "body": {"context_ids": ids, "continuation_ids": [[300 + i]]}})
+                 for i in range(2)]
+        for name, options, computed_of in (("alone", (), lambda full: full), ("shared", (), lambda full: full + 1),
+                                           ("off", ("--cone", "off", "--prefix-sharing", "off"), lambda full: 2 * n)):
+            requests = self.write("rows.jsonl", "\n".join(lines[:1] if name == "alone" else lines) + "\n")
+            self.assertEqual(self.evaluate(requests, *options, name=name).returncode, OK)
+            for layer, rows in enumerate(self.summary(name)["layer_rows"]):
+                full = n if layer < first else min(n, 1 + (layers - 1 - layer) * (window - 1))
+                self.assertEqual(rows["full"], {"needed": full * (1 if name == "alone" else 2), "computed": computed_of(full)}, (name, layer))
+
     def test_a_dry_run_counts_what_the_run_then_does_and_writes_nothing(self):
         requests = self.mixed()
         dry = self.evaluate(requests, "--dry-run", "--prefix-sharing", "off")

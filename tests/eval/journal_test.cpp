@@ -65,7 +65,14 @@ TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   JournalWriter first(folder.path(), start(1), 0), second(folder.path(), start(1), 3);
   first.append(record(0, 0, "x"), "{}");
   second.append(record(1, 0, "y"), "{}");
-  Progress of_first{.prefill_s = 1, .decode_s = 5, .prefill_rows = 10}, of_second{.prefill_s = 2, .prefill_rows = 7};
+  Progress of_first, of_second;
+  of_first.prefill_s = 1;
+  of_first.decode_s = 5;
+  of_first.prefill_rows = 10;
+  of_first.layers = {{{5, 4, 3}, {0, 2, 1}}, {{9, 8, 7}, {0, 6, 5}}};
+  of_second.prefill_s = 2;
+  of_second.prefill_rows = 7;
+  of_second.layers = {{{1, 1, 1}, {0, 1, 1}}, {{1, 1, 1}, {0, 1, 1}}};
   first.append_progress(of_first);
   second.append_progress(of_second);
   for (const auto& [rank, bytes] : {std::pair{0, first.bytes()}, std::pair{3, second.bytes()}})
@@ -76,6 +83,7 @@ TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   EXPECT_EQ(table.progress().prefill_s, 2);
   EXPECT_EQ(table.progress().decode_s, 5);
   EXPECT_EQ(table.progress().prefill_rows, 17);
+  EXPECT_EQ(table.progress().layers.to_journal().dump(), "[[6,5,4,10,9,8],[0,3,2,0,7,6]]");
 }
 
 TEST_F(JournalTest, MissesWhatTheFileSystemDoesNotShowYet) {
