@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/engine.hpp"
-
 #include "core/error.hpp"
 #include "core/timer.hpp"
-#include "engine/prefix_tree.hpp"
+#include "engine/engine_state.hpp"
 
 #include <algorithm>
 #include <list>
@@ -23,54 +21,6 @@ namespace {
 constexpr std::int64_t kStepsAhead = 2;
 
 }  // namespace
-
-struct Engine::State {
-  State(model::Model& model_in, const tokenizer::Tokenizer* tokenizer_in, const EngineOptions& options_in)
-      : model(model_in), tokenizer(tokenizer_in), options(options_in) {
-    counters.needed.resize(static_cast<std::size_t>(model.config().n_layers));
-    counters.computed = model.counters();
-  }
-
-  model::Model& model;
-  const tokenizer::Tokenizer* tokenizer;
-  EngineOptions options;
-  EngineCounters counters;
-  std::uint64_t n_submitted = 0, n_uses = 0;
-  std::list<std::unique_ptr<JobState>> jobs;  // not yet ended, in order of submission
-  PrefixTree tree;
-  std::list<Track*> waiting;  // not yet given a sequence, in order of submission
-  std::vector<Track*> alive;  // with rows to run, in order of admission
-  Room used;                  // of the tracks alive and the beginnings held
-  // What ended during this step: lists of the step may still point into it.
-  std::vector<std::unique_ptr<JobState>> ended_jobs;
-  std::vector<std::unique_ptr<PrefixNode>> ended_nodes;
-  std::vector<JobResult> finished;
-
-  void take(std::unique_ptr<JobState> job);
-
-  // admission
-  enum class Start { started, later, no_room };
-  void admit();
-  Start try_start(Track& track);
-  Start start_node(PrefixNode& node, Track& first);
-  void launch(Track& track, const Room& room, model::Sequence sequence);
-  [[nodiscard]] Room room_of(std::int64_t length, const PrefixNode& from) const;
-  [[nodiscard]] bool path_fits(const Track& track) const;
-  [[nodiscard]] bool fits(const Room& room) const;
-  bool make_room(const Room& wanted, const PrefixNode& keep);
-  void give_up(PrefixNode& node);
-  void release(PrefixNode& node);
-  void leave(PrefixNode& node);
-
-  // a step
-  // The tracks that take part in the next step and the rows of each, decode rows first.
-  std::vector<std::pair<Track*, std::int64_t>> choose_rows();
-  void run(const std::vector<std::pair<Track*, std::int64_t>>& chosen);
-  void take_answer(Track& track, std::int64_t position, const HeadAnswer& answer);
-  void end_track(Track& track);
-  void fail_track(Track& track, JobFailure failure);
-  void end_job(JobState& job);
-};
 
 Engine::Engine(model::Model& model, const tokenizer::Tokenizer* tokenizer, const EngineOptions& options)
     : state_(std::make_unique<State>(model, tokenizer, options)) {
@@ -144,125 +94,6 @@ void Engine::State::take(std::unique_ptr<JobState> entry) {
     waiting.push_back(track.get());
   }
 }
-
-// ---- admission ----
-
-// As many as the next step has rows for.  Tracks start in order, and none overtakes one that waits for room; one that
-// waits for its beginning lets others pass.
-void Engine::State::admit() {
-  std::int64_t rows = 0;
-  for (const Track* const track : alive) rows += track->rows_left();
-  for (auto next = waiting.begin(); next != waiting.end() && rows < options.row_budget;) {
-    const std::size_t before = alive.size();
-    const Start outcome = try_start(**next);
-    if (alive.size() > before) rows += alive.back()->rows_left();
-    if (outcome == Start::no_room) return;
-    next = outcome == Start::started ? waiting.erase(next) : std::next(next);
-  }
-}
-
-Engine::State::Start Engine::State::try_start(Track& track) {
-  if (!path_fits(track)) tree.detach(track);
-  PrefixNode& node = *track.node;
-  if (node.state != PrefixNode::State::ready) {
-    PrefixNode* first = &node;
-    while (first->parent->state != PrefixNode::State::ready) first = first->parent;
-    return first->state == PrefixNode::State::running ? Start::later : start_node(*first, track);
-  }
-  // The only one left of one job takes the beginning over; where several jobs meet more may come.
-  const bool last =
-      node.parent != nullptr && !node.many_jobs && node.waiting.size() == 1 && node.children.empty() && node.users == 0;
-  const Room room = room_of(track.full_length, last ? *node.parent : node);
-  if (!make_room(last ? room - node.track.room : room, node)) return Start::no_room;
-  tree.remove(track);
-  track.shared = node.end();
-  node.last_use = ++n_uses;
-  if (last) {
-    used -= node.track.room;
-    track.node = node.parent;  // whose user it becomes in the node's place
-    model::Sequence sequence = std::move(node.track.sequence);
-    tree.erase(node);
-    launch(track, room, std::move(sequence));
-  } else {
-    ++node.users;
-    launch(track, room, node.parent == nullptr ? model.caches().make() : model.fork(node.track.sequence));
-  }
-  return Start::started;
-}
-
-Engine::State::Start Engine::State::start_node(PrefixNode& node, Track& first) {
-  PrefixNode& parent = *node.parent;
-  const Room room = room_of(node.end(), parent);
-  if (!make_room(room, node)) return Start::no_room;
-  node.state = PrefixNode::State::running;
-  node.track.job = first.job;
-  ++parent.users;
-  launch(node.track, room, parent.parent == nullptr ? model.caches().make() : model.fork(parent.track.sequence));
-  return Start::later;
-}
-
-void Engine::State::launch(Track& track, const Room& room, model::Sequence sequence) {
-  track.sequence = std::move(sequence);
-  track.room = room;
-  used += room;
-  alive.push_back(&track);
-}
-
-// What a sequence adds to the node that it forks from: the full pages of the beginning are shared.
-Room Engine::State::room_of(std::int64_t length, const PrefixNode& from) const {
-  return {1, model.caches().bytes_for(length) - model.caches().shared_bytes(from.end())};
-}
-
-// Whether a track and all beginnings that it needs can be held at once.
-bool Engine::State::path_fits(const Track& track) const {
-  Room room = room_of(track.full_length, *track.node);
-  for (const PrefixNode* node = track.node; node->parent != nullptr; node = node->parent)
-    room += room_of(node->end(), *node->parent);
-  return fits(room) || track.node->parent == nullptr;
-}
-
-bool Engine::State::fits(const Room& room) const {
-  return room.sequences <= options.max_sequences && (options.cache_bytes == 0 || room.bytes <= options.cache_bytes);
-}
-
-// Gives up beginnings that nothing needs and, where nothing runs that could end, also those that somebody waits for:
-// they are run again, which changes no number.  What leads to `keep` stays.
-bool Engine::State::make_room(const Room& wanted, const PrefixNode& keep) {
-  while (!fits(used + wanted)) {
-    if (PrefixNode* const idle = tree.oldest_idle(keep)) {
-      release(*idle);
-    } else if (PrefixNode* const held = alive.empty() ? tree.unused(keep) : nullptr) {
-      give_up(*held);
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
-// A ready beginning becomes a planned one again.
-void Engine::State::give_up(PrefixNode& node) {
-  used -= node.track.room;
-  node.track.sequence = {};
-  node.state = PrefixNode::State::planned;
-  --node.parent->users;
-}
-
-// An idle beginning goes, and with it those above that only it needed.
-void Engine::State::release(PrefixNode& node) {
-  PrefixNode& parent = *node.parent;
-  used -= node.track.room;
-  ended_nodes.push_back(tree.erase(node));
-  leave(parent);
-}
-
-// One user less.
-void Engine::State::leave(PrefixNode& node) {
-  --node.users;
-  if (node.idle() && !node.many_jobs) release(node);
-}
-
-// ---- a step ----
 
 std::vector<std::pair<Track*, std::int64_t>> Engine::State::choose_rows() {
   std::vector<std::pair<Track*, std::int64_t>> chosen;
