@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/added_tokens.hpp"
 
+#include <algorithm>
+#include <numeric>
+
 namespace bathys::tokenizer {
 namespace {
 
@@ -14,42 +17,71 @@ void SpellingMatcher::add(std::string_view spelling, std::int32_t id) {
   begins_[static_cast<std::uint8_t>(spelling.front())] = true;
   std::int32_t node = 0;
   for (const char byte : spelling) {
-    const auto [found, fresh] = children_.try_emplace(edge(node, byte), static_cast<std::int32_t>(id_at_.size()));
-    if (fresh) id_at_.push_back(-1);
+    const auto [found, fresh] = children_.try_emplace(edge(node, byte), static_cast<std::int32_t>(nodes_.size()));
+    if (fresh) {
+      Node added;
+      added.parent = node;
+      added.depth = at(node).depth + 1;
+      added.byte = byte;
+      nodes_.push_back(added);
+    }
     node = found->second;
   }
-  id_at_[static_cast<std::size_t>(node)] = id;
+  nodes_[static_cast<std::size_t>(node)].id = id;
+}
+
+void SpellingMatcher::link() {
+  std::vector<std::int32_t> by_depth(nodes_.size());
+  std::iota(by_depth.begin(), by_depth.end(), 0);
+  std::stable_sort(by_depth.begin(), by_depth.end(),
+                   [this](std::int32_t a, std::int32_t b) { return at(a).depth < at(b).depth; });
+  std::uint64_t steps = 0;
+  for (const std::int32_t number : by_depth) {
+    if (number == 0) continue;
+    Node& node = nodes_[static_cast<std::size_t>(number)];
+    node.suffix = node.parent == 0 ? 0 : next(at(node.parent).suffix, node.byte, steps);
+    node.longest = node.id >= 0 ? number : at(node.suffix).longest;
+  }
 }
 
 std::int32_t SpellingMatcher::child(std::int32_t node, char byte) const {
+  if (node == 0 && !begins_[static_cast<std::uint8_t>(byte)]) return -1;
   const auto found = children_.find(edge(node, byte));
   return found == children_.end() ? -1 : found->second;
 }
 
-SpellingMatcher::Match SpellingMatcher::find(std::string_view text, std::size_t from, std::uint64_t& steps) const {
-  steps += text.size() - from;
-  for (std::size_t begin = from; begin < text.size(); ++begin) {
-    if (!begins_[static_cast<std::uint8_t>(text[begin])]) continue;
-    Match longest;
-    std::int32_t node = 0;
-    for (std::size_t at = begin; at < text.size(); ++at) {
-      ++steps;
-      node = child(node, text[at]);
-      if (node < 0) break;
-      const std::int32_t id = id_at_[static_cast<std::size_t>(node)];
-      if (id >= 0) longest = {begin, at + 1 - begin, id};
-    }
-    if (longest.size > 0) {
-      steps -= text.size() - begin;  // not looked at
-      return longest;
-    }
+std::int32_t SpellingMatcher::next(std::int32_t node, char byte, std::uint64_t& steps) const {
+  std::int32_t to = child(node, byte);
+  while (to < 0 && node != 0) {
+    ++steps;
+    node = at(node).suffix;
+    to = child(node, byte);
   }
-  return {text.size(), 0, 0};
+  return std::max(to, 0);
+}
+
+SpellingMatcher::Match SpellingMatcher::find(std::string_view text, std::size_t from, std::uint64_t& steps) const {
+  Match match;
+  std::int32_t node = 0;
+  for (std::size_t i = from; i < text.size(); ++i) {
+    ++steps;
+    node = next(node, text[i], steps);
+    const std::size_t end = i + 1;
+    // All that may still become a spelling begins where the node's bytes do, or later.
+    if (match.size > 0 && end - at(node).depth > match.begin) return match;
+    const std::int32_t spelling = at(node).longest;
+    if (spelling == 0) continue;
+    const std::size_t size = at(spelling).depth;
+    if (match.size == 0 || end - size <= match.begin) match = {end - size, size, at(spelling).id};
+  }
+  return match.size > 0 ? match : Match{text.size(), 0, 0};
 }
 
 AddedTokens::AddedTokens(const std::vector<TokenizerFile::AddedToken>& added) {
   for (const TokenizerFile::AddedToken& token : added)
     (token.normalized ? normalized_ : raw_).add(token.content, token.id);
+  raw_.link();
+  normalized_.link();
 }
 
 }  // namespace bathys::tokenizer

@@ -20,14 +20,29 @@ class SpellingMatcher {
     std::int32_t id = 0;
   };
   void add(std::string_view spelling, std::int32_t id);
-  // The first match at or after `from`.  Work per character is bounded by the longest spelling.
-  // `steps` grows by the bytes looked at, those looked at twice counted twice.
+  // Once all spellings are added, before the first find().
+  void link();
+  // The first match at or after `from`.  A search looks at each byte once, however long the spellings; it can end a
+  // spelling's length behind its match, which the next one looks at again.
+  // `steps` grows by the bytes looked at and the links followed.
   [[nodiscard]] Match find(std::string_view text, std::size_t from, std::uint64_t& steps) const;
 
  private:
+  // Aho and Corasick's automaton: a trie whose nodes know where to go on when the text leaves it.
+  struct Node {
+    std::int32_t id = -1;  // of the spelling that ends here
+    std::int32_t parent = 0;
+    std::int32_t suffix = 0;   // the longest proper suffix of this node's bytes that is a node
+    std::int32_t longest = 0;  // the longest suffix, this node among them, that is a spelling; 0: none
+    std::uint32_t depth = 0;   // its bytes
+    char byte = 0;             // the last one
+  };
   [[nodiscard]] std::int32_t child(std::int32_t node, char byte) const;
+  // Where the byte leads from the node, over as many suffixes as it takes.
+  [[nodiscard]] std::int32_t next(std::int32_t node, char byte, std::uint64_t& steps) const;
+  [[nodiscard]] const Node& at(std::int32_t node) const { return nodes_[static_cast<std::size_t>(node)]; }
 
-  std::vector<std::int32_t> id_at_{-1};                       // of the spelling that ends at a node of the trie, or -1
+  std::vector<Node> nodes_{1};                                // the root first
   std::unordered_map<std::uint64_t, std::int32_t> children_;  // node << 8 | byte
   std::array<bool, 256> begins_{};
 };

@@ -25,6 +25,12 @@ std::string_view argument_name(std::string_view header) {
   return header.substr(0, end != std::string_view::npos ? end : header.find('"'));
 }
 
+// Behind the tag's end; npos where the header has none.
+std::size_t value_begin(std::string_view header) {
+  const std::size_t end = header.find('>', argument_name(header).size());
+  return end == std::string_view::npos ? end : end + 1;
+}
+
 bool begins_in_content(AnswerStart start) {
   return start == AnswerStart::content || start == AnswerStart::continued_content;
 }
@@ -75,7 +81,9 @@ Answer AnswerParser::finish() {
       break;
     }
     case State::argument_name:
-      if (rest().find('"') != std::string_view::npos) begin_argument(argument_name(rest()), false);
+      if (rest().find('"') == std::string_view::npos) break;
+      begin_argument(argument_name(rest()), false);
+      add_value(rest().substr(std::min(value_begin(rest()), rest().size())));
       break;
     case State::argument:
       add_value(rest());
@@ -172,8 +180,7 @@ bool AnswerParser::read_argument_name() {
   const std::string_view header = rest().substr(0, found.at);
   begin_argument(argument_name(header), found.tag == kIsString);
   if (found.tag == kTagClose) {  // no attribute says what the value is: what is there counts as JSON
-    const std::size_t end = header.find('>');
-    skip(end == std::string_view::npos ? found.at : end + 1);
+    skip(std::min(value_begin(header), found.at));
   } else {
     skip(found.at + found.tag.size());
   }

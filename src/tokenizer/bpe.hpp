@@ -32,6 +32,9 @@ class MergeTable {
       if (slot.first < 0) return {};
     }
   }
+  [[nodiscard]] std::size_t longest_run() const {
+    return tokenizer::longest_run(slots_, [](const Slot& slot) { return slot.first >= 0; });
+  }
 
  private:
   struct Slot {
@@ -42,10 +45,11 @@ class MergeTable {
   [[nodiscard]] std::size_t home(std::int32_t first, std::int32_t second) const {
     const std::uint64_t key =
         std::uint64_t{static_cast<std::uint32_t>(first)} << 32 | static_cast<std::uint32_t>(second);
-    return (key * 0x9E3779B97F4A7C15U) >> shift_;
+    return hash_word(key, secret_) >> shift_;
   }
   std::vector<Slot> slots_;
   int shift_;
+  HashSecret secret_ = hash_secret();
 };
 
 // Byte pair encoding of one piece: starting from bytes, always the merge of lowest rank, the leftmost of equals.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,21 +31,55 @@ class StringPool {
   std::string bytes_;
 };
 
-inline std::uint64_t hash_bytes(std::string_view text) {
-  constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;
+// What the hash tables of a process mix into every key, drawn at random: whoever writes a file cannot know which keys
+// collide.  No result depends on it.
+struct HashSecret {
+  std::uint64_t word;
+  std::uint64_t factor;
+};
+
+inline HashSecret hash_secret() {
+  static const HashSecret secret = [] {
+    std::random_device source;
+    const auto draw = [&source] { return std::uint64_t{source()} << 32 | source(); };
+    const std::uint64_t word = draw();
+    return HashSecret{word, draw() | 1};
+  }();
+  return secret;
+}
+
+// Both halves of the product: unlike the lower half alone, a difference of two keys spreads in a way that only the
+// secret tells.
+inline std::uint64_t hash_word(std::uint64_t word, HashSecret secret) {
+  __extension__ using Wide = unsigned __int128;
+  const Wide product = static_cast<Wide>(word ^ secret.word) * secret.factor;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+inline std::uint64_t hash_bytes(std::string_view text, HashSecret secret) {
   const char* data = text.data();
   std::size_t left = text.size();
-  std::uint64_t hash = left * kOdd;
-  const auto mix = [&](std::uint64_t word) { hash = std::rotl((hash ^ word) * kOdd, 29); };
+  std::uint64_t hash = left;
   std::uint64_t word = 0;
   for (; left >= 8; left -= 8, data += 8) {
     std::memcpy(&word, data, 8);
-    mix(word);
+    hash = hash_word(hash ^ word, secret);
   }
   word = 0;
   for (std::size_t i = 0; i < left; ++i) word |= std::uint64_t{static_cast<std::uint8_t>(data[i])} << 8 * i;
-  mix(word);
-  return (hash ^ hash >> 32) * kOdd;
+  return hash_word(hash_word(hash ^ word, secret), secret);
+}
+
+// The longest run of slots in use of an open-addressing table: what its slowest look-up walks.
+template <class Slots, class InUse>
+std::size_t longest_run(const Slots& slots, const InUse& in_use) {
+  std::size_t longest = 0;
+  std::size_t run = 0;
+  for (std::size_t i = 0; i < 2 * slots.size(); ++i) {  // twice around: a run may pass the end
+    run = in_use(slots[i % slots.size()]) ? run + 1 : 0;
+    longest = std::max(longest, run);
+  }
+  return longest;
 }
 
 // Hash table from strings to their numbers, open addressing at a load of at most one half; the strings stay with their
@@ -58,7 +94,7 @@ class StringIndex {
   // The number of `text`, or kAbsent; `text_of(number)` gives the string of a number.
   template <class TextOf>
   [[nodiscard]] std::int32_t find(std::string_view text, const TextOf& text_of) const {
-    const std::uint64_t hash = hash_bytes(text);
+    const std::uint64_t hash = hash_bytes(text, secret_);
     for (std::size_t at = hash >> 32;; ++at) {
       const Slot& slot = slots_[at & (slots_.size() - 1)];
       if (slot.number == kAbsent) return kAbsent;
@@ -67,10 +103,13 @@ class StringIndex {
   }
   // Enters a string that find() does not find.
   void insert(std::string_view text, std::int32_t number) {
-    const std::uint64_t hash = hash_bytes(text);
+    const std::uint64_t hash = hash_bytes(text, secret_);
     std::size_t at = hash >> 32;
     while (slots_[at & (slots_.size() - 1)].number != kAbsent) ++at;
     slots_[at & (slots_.size() - 1)] = {static_cast<std::uint32_t>(hash), number};
+  }
+  [[nodiscard]] std::size_t longest_run() const {
+    return tokenizer::longest_run(slots_, [](const Slot& slot) { return slot.number != kAbsent; });
   }
 
  private:
@@ -79,6 +118,7 @@ class StringIndex {
     std::int32_t number = kAbsent;
   };
   std::vector<Slot> slots_;
+  HashSecret secret_ = hash_secret();
 };
 
 }  // namespace bathys::tokenizer

@@ -21,11 +21,18 @@ Vocabulary::Vocabulary(const TokenizerFile& file, std::string_view name, std::op
   for (const TokenizerFile::VocabEntry& entry : file.vocab) add_model_token(file, entry, name);
   // Ids of the file are at most as many as its entries; anything beyond leaves a hole.
   const std::size_t most = file.vocab.size() + file.added.size();
-  for (const TokenizerFile::AddedToken& added : file.added) {
+  std::vector<std::int32_t> entry_of(most, StringIndex::kAbsent);
+  for (std::size_t i = 0; i < file.added.size(); ++i) {
+    const TokenizerFile::AddedToken& added = file.added[i];
     require(static_cast<std::size_t>(added.id) < most, kCode,
             "{}: the added token \"{}\" has id {}, but the file has only {} tokens; ids must leave no hole", name,
             added.content, added.id, most);
     add_added_token(added, name);
+    // Its flags could differ from those of the first.
+    std::int32_t& entry = entry_of[static_cast<std::size_t>(added.id)];
+    require(entry == StringIndex::kAbsent, kCode,
+            "{}: added_tokens[{}] repeats added_tokens[{}] (\"{}\"); list it once", name, i, entry, added.content);
+    entry = static_cast<std::int32_t>(i);
   }
   check_complete(name, vocab_size);
 }

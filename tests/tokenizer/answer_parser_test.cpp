@@ -87,6 +87,16 @@ TEST(AnswerParser, LosesNothingOfTornEnds) {
   EXPECT_EQ(parse_answer("a <｜DS", AnswerStart::content).content, "a <｜DS");
   const std::string call = std::string(kOpen) + "<｜DSML｜ parameter name=\"x\" string=\"true\">v</｜DS";
   EXPECT_EQ(parse_answer(call, AnswerStart::content).calls.at(0).arguments, R"({"x": "v</｜DS)");
+  const auto torn = [](const std::string& tag) {
+    const std::string output = std::string(kOpen) + "<｜DSML｜ parameter name=\"" + tag;
+    const std::string whole = parse_answer(output, AnswerStart::content).calls.at(0).arguments;
+    EXPECT_EQ(by_characters(output, AnswerStart::content).calls.at(0).arguments, whole);
+    return whole;
+  };
+  EXPECT_EQ(torn("x\">[1, 2"), R"({"x": [1, 2)");  // no attribute says what the value is: it is there all the same
+  EXPECT_EQ(torn("x\" str"), R"({"x": )");
+  EXPECT_EQ(torn("a>b\">5"), R"({"a>b": 5)");
+  EXPECT_EQ(torn("a>b"), "");
 }
 
 // A quadratic reader would not end within the test's time.

@@ -89,6 +89,23 @@ TEST(TokenizerFile, RefusesAddedTokensThatContradict) {
   EXPECT_THAT(refusal_of("c07_same_id_refuse"), HasSubstr("\"<again>\" has the id 1023"));
   EXPECT_THAT(refusal_of("c07_content_in_vocab_other_id_refuse"), HasSubstr("\"ü\" has id 1014"));
   EXPECT_THAT(refusal_of("c07_empty_content_refuse"), HasSubstr("content"));
+  // A token of the vocabulary may be listed once more, none twice: which of its flags would count?
+  const auto with_added = [](int times) {
+    return changed([times](Json& j) {
+      Json token = j["added_tokens"][0];
+      token["content"] = "a";
+      token["id"] = j["model"]["vocab"]["a"];
+      for (int i = 0; i < times; ++i) j["added_tokens"].push_back(token);
+    });
+  };
+  EXPECT_EQ(refusal(with_added(1)), "");
+  EXPECT_THAT(refusal(with_added(2)), HasSubstr("repeats added_tokens["));
+  EXPECT_THAT(refusal(changed([](Json& j) {
+                Json token = j["added_tokens"][1];
+                token["special"] = !token["special"].get<bool>();
+                j["added_tokens"].push_back(token);
+              })),
+              HasSubstr("repeats added_tokens[1] ("));
 }
 
 TEST(TokenizerFile, RefusesEachFeatureItDoesNotImplementByName) {
