@@ -3,7 +3,7 @@
 #include "apps/tokenize_command.hpp"
 #include "apps/validators.hpp"
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/shown.hpp"
 #include "eval/json_text.hpp"
 #include "eval/request.hpp"
 #include "io/file.hpp"
@@ -13,9 +13,11 @@
 #include "tokenizer/answer_parser.hpp"
 #include "tokenizer/prompt.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace bathys::apps {
 namespace {
@@ -43,14 +45,30 @@ void for_each_line(const Options& options, std::string_view input, Body&& body) 
   }
 }
 
+// Bodies of the chat interface have members that do not shape the prompt; but one that is nearly spelled as one that
+// does would be passed over in silence.
+void refuse_misspelled(const Line& line) {
+  static const std::vector<std::string> names = {"messages",      "thinking", "effort",      "reasoning_effort",
+                                                 "drop_thinking", "tools",    "tool_choice", "response_format"};
+  if (!line.body.is_object()) return;
+  for (const auto& [key, value] : line.body.items()) {
+    if (key.size() > 40 || std::find(names.begin(), names.end(), key) != names.end()) continue;
+    const std::string near = nearest_name(key, names);
+    require(near.empty(), ExitCode::bad_requests, "{}: {} is unknown; did you mean {}?", line.name, shown(key), near);
+  }
+}
+
 // Each line is a chat ({"messages": [...], ...}); the answer is its prompt's ids as JSON, or its prompt's text with
 // --decode.
 void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input,
                     io::Output& out) {
   for_each_line(options, input, [&](const Line& line) {
+    refuse_misspelled(line);
     try {
       const eval::TokenIds ids = tokenizer::encode_prompt(tokenizer, tokenizer::read_conversation(line.body));
-      out.print("{}\n", options.tokenize.decode ? eval::json_string(tokenizer.decode(ids)) : eval::json_integers(ids));
+      out.print("{}\n", options.tokenize.decode
+                            ? eval::json_string(tokenizer.decode(ids, options.tokenize.skip_special))
+                            : eval::json_integers(ids));
     } catch (const tokenizer::PromptError& error) {
       fail(ExitCode::bad_requests, "{}: {}: {}", line.name, error.code(), error.what());
     }
@@ -79,6 +97,7 @@ void parse_answers(const Options& options, std::string_view input, io::Output& o
 }  // namespace
 
 tokenizer::Tokenizer open_tokenizer(const std::string& model) {
+  require(!model.empty(), ExitCode::usage, "--model is empty, expected a folder of shards or a tokenizer.json");
   if (!std::filesystem::is_directory(model)) return tokenizer::Tokenizer::from_file(model);
   return tokenizer::Tokenizer::from_json(io::read_shard_index(model).tokenizer_json, model + ": tokenizer.json");
 }
@@ -88,19 +107,31 @@ void add_tokenize(CLI::App& program, Commands& commands) {
   CLI::App* const app = program.add_subcommand("tokenize", "Text to token ids and back");
   const auto options = std::make_shared<Options>();
   app->add_option("--model", options->model, "folder of shards, or a tokenizer.json")->required();
-  app->add_flag("--json", options->tokenize.json,
-                "JSON Lines in and out: strings to lists of ids (with --decode: back)");
-  app->add_flag("--decode", options->tokenize.decode, "ids to text");
-  app->add_flag("--plain", options->tokenize.plain, "spellings of added tokens are plain text");
-  app->add_flag("--skip-special", options->tokenize.skip_special, "decoding leaves out special tokens");
-  app->add_flag("--chat", options->chat,
-                "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)");
+  CLI::Option* const json = app->add_flag("--json", options->tokenize.json,
+                                          "JSON Lines in and out: strings to lists of ids (with --decode: back)");
+  CLI::Option* const decode = app->add_flag("--decode", options->tokenize.decode, "ids to text");
+  CLI::Option* const plain =
+      app->add_flag("--plain", options->tokenize.plain, "spellings of added tokens are plain text")->excludes(decode);
+  CLI::Option* const skip =
+      app->add_flag("--skip-special", options->tokenize.skip_special, "decoding leaves out special tokens")
+          ->needs(decode);
+  CLI::Option* const chat =
+      app->add_flag("--chat", options->chat,
+                    "each line is a chat body with messages; answers with the ids of its prompt (--decode: its text)")
+          ->excludes(json)
+          ->excludes(plain);
   app->add_flag(
          "--answer", options->answer,
          "each line is {\"output\": a model's answer to a chat, \"thinking\": whether it thinks (default true)}; "
          "answers with its reasoning, content and calls")
-      ->excludes("--chat");
-  app->add_option("--threads", options->tokenize.threads, "threads (default 1)")->check(whole_number(1, kMaxThreads));
+      ->excludes(chat)
+      ->excludes(json)
+      ->excludes(decode)
+      ->excludes(plain)
+      ->excludes(skip);
+  app->add_option("--threads", options->tokenize.threads, "threads of --json, which encodes many texts (default 1)")
+      ->check(whole_number(1, kMaxThreads))
+      ->needs(json);
   app->add_option("FILE", options->file, "input; - or nothing: standard input");
   commands.push_back({app, [options] {
                         const tokenizer::Tokenizer tokenizer = open_tokenizer(options->model);

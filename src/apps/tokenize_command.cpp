@@ -2,7 +2,7 @@
 #include "apps/tokenize_command.hpp"
 
 #include "core/error.hpp"
-#include "core/json.hpp"
+#include "core/shown.hpp"
 #include "io/lines.hpp"
 #include "tokenizer/unicode.hpp"
 
@@ -86,7 +86,7 @@ void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, st
           id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocab_size());
       if (!exists)
         place.refuse(
-            fmt::format("{} is no token id, expected integers from 0 to {}", id.dump(), tokenizer.vocab_size() - 1));
+            fmt::format("{} is no token id, expected integers from 0 to {}", shown(id), tokenizer.vocab_size() - 1));
       ids.push_back(id.get<TokenId>());
     }
     out.print("{}\n", json_text(tokenizer.decode(ids, options.skip_special)));

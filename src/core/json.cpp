@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/json_sax.hpp"
+#include "core/shown.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -74,15 +75,15 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string shown(const Json& value, std::size_t limit = kShownBytes) {
+}  // namespace
+
+std::string shown(const Json& value, std::size_t limit) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > limit) {
     text = repair_utf8(text.substr(0, limit)) + "...";
   }
   return text;
 }
-
-}  // namespace
 
 std::string json_error(std::size_t position, std::string_view what) {
   const std::size_t colon = what.find(": ", what.find("column"));

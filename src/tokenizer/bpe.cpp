@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/quoted.hpp"
 #include "tokenizer/unicode.hpp"
 
 #include <algorithm>
@@ -107,7 +108,7 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
       const std::string_view text = file.pool.at(slice);
       const std::int32_t id = vocabulary.find(text);
       require(id != StringIndex::kAbsent && vocabulary.in_model(id), kCode,
-              "{}: model.merges[{}] names \"{}\", which model.vocab lacks", name, rank, text);
+              "{}: model.merges[{}] names {}, which model.vocab lacks", name, rank, Quoted{text});
       return id;
     };
     const std::int32_t first = part(file.merges[rank].first);
@@ -116,10 +117,10 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
     const bool follows = vocabulary.contains(previous + 1) && vocabulary.text(previous + 1) == joined;
     const std::int32_t id = follows ? previous + 1 : vocabulary.find(joined);
     require(id != StringIndex::kAbsent && vocabulary.in_model(id), kCode,
-            "{}: model.merges[{}] makes \"{}\", which model.vocab lacks", name, rank, joined);
+            "{}: model.merges[{}] makes {}, which model.vocab lacks", name, rank, Quoted{joined});
     require(merges_.insert(first, second, {static_cast<std::int32_t>(rank), id}), kCode,
-            "{}: model.merges[{}] repeats the merge of \"{}\" and \"{}\"", name, rank, vocabulary.text(first),
-            vocabulary.text(second));
+            "{}: model.merges[{}] repeats the merge of {} and {}", name, rank, Quoted{vocabulary.text(first)},
+            Quoted{vocabulary.text(second)});
     previous = id;
   }
   for (unsigned byte = 0; byte < 256; ++byte) {

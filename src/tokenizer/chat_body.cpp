@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kDefaultEffort = 75;
 // The names of the chat interface; "none" is kept apart.
-constexpr std::array<std::pair<std::string_view, int>, 6> kEfforts = {
-    {{"minimal", 50}, {"low", 50}, {"medium", 75}, {"high", 75}, {"xhigh", 75}, {"max", 100}}};
+constexpr std::array<std::pair<std::string_view, int>, 7> kEfforts = {
+    {{"minimal", 50}, {"low", 50}, {"medium", 75}, {"high", 75}, {"xhigh", 75}, {"ultra", 100}, {"max", 100}}};
 
 std::optional<bool> read_thinking(const Json& body) {
   const Json* thinking = chat_member(body, "thinking");
@@ -26,14 +26,20 @@ std::optional<bool> read_thinking(const Json& body) {
   const Json* type = chat_member(*thinking, "type");
   if (type != nullptr && *type == "disabled") return false;
   if (type != nullptr && (*type == "enabled" || *type == "adaptive")) return true;
-  refuse_parameter(R"(thinking, expected true, false or {"type": "enabled" | "disabled"})");
+  refuse_parameter(
+      fmt::format(R"(thinking {}, expected true, false or {{"type": "enabled" | "disabled"}})", shown(*thinking)));
 }
 
 // Nothing: the effort is "none".
 std::optional<int> read_effort(const Json& body) {
   const Json* effort = chat_member(body, "effort");
-  if (effort == nullptr) effort = chat_member(body, "reasoning_effort");
+  const Json* other = chat_member(body, "reasoning_effort");
+  if (effort == nullptr) effort = other;
   if (effort == nullptr) return kDefaultEffort;
+  if (other != nullptr && *other != *effort) {
+    refuse_parameter(fmt::format("effort {} beside reasoning_effort {}, which are names of one parameter; give one",
+                                 shown(*effort), shown(*other)));
+  }
   if (effort->is_string()) {
     const auto& word = effort->get_ref<const std::string&>();
     if (word == "none") return std::nullopt;
@@ -45,8 +51,8 @@ std::optional<int> read_effort(const Json& body) {
     const auto value = effort->get<std::int64_t>();
     if (value >= 1 && value <= 100) return static_cast<int>(value);
   }
-  refuse_parameter(
-      fmt::format("effort {}, expected none, minimal, low, medium, high, xhigh, max or 1 to 100", effort->dump()));
+  refuse_parameter(fmt::format("effort {}, expected none, minimal, low, medium, high, xhigh, ultra, max or 1 to 100",
+                               shown(*effort)));
 }
 
 }  // namespace
@@ -58,7 +64,7 @@ Conversation read_conversation(const Json& body) {
   conversation.effort = effort.value_or(kDefaultEffort);
   conversation.thinking = read_thinking(body).value_or(effort.has_value());
   if (const Json* drop = chat_member(body, "drop_thinking")) {
-    if (!drop->is_boolean()) refuse_parameter("drop_thinking, expected true or false");
+    if (!drop->is_boolean()) refuse_parameter(fmt::format("drop_thinking {}, expected true or false", shown(*drop)));
     conversation.drop_thinking = drop->get<bool>();
   }
   read_tools(body, conversation);

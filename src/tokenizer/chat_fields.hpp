@@ -2,6 +2,7 @@
 // What the readers of a chat body share.
 #pragma once
 
+#include "core/shown.hpp"
 #include "tokenizer/conversation.hpp"
 
 #include <string>
@@ -26,6 +27,9 @@ inline const std::string* chat_string(const Json& object, std::string_view key) 
   const Json* value = chat_member(object, key);
   return value == nullptr || !value->is_string() ? nullptr : &value->get_ref<const std::string&>();
 }
+
+// What a message says that it found: the value, or "missing".
+inline std::string shown_member(const Json* value) { return value == nullptr ? "missing" : shown(*value); }
 
 // Reads messages into conversation.messages and n_images.
 void read_messages(const Json& body, Conversation& conversation);

@@ -12,7 +12,7 @@ namespace bathys::tokenizer {
 
 // Of the encoding of conversations.  Change it with any change after which some conversation has other ids (or is
 // refused, or no longer refused): a resume compares it, so that prompts of two encodings never meet in one run.
-inline constexpr std::string_view kPromptVersion = "chat-1";
+inline constexpr std::string_view kPromptVersion = "chat-2";
 
 // The prompt as DeepSeek's own encoding writes it, up to where the model's answer begins:
 //   * BOS; when thinking, a system header with the effort line (not before a conversation of empty system messages);

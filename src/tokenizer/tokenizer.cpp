@@ -14,6 +14,7 @@
 #include <exception>
 #include <fstream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -105,7 +106,10 @@ std::vector<std::vector<TokenId>> Tokenizer::encode_batch(std::span<const std::s
   {
     std::vector<std::jthread> helpers;
     const std::size_t wanted = std::min(static_cast<std::size_t>(std::max(threads, 1)), texts.size());
-    for (std::size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    try {
+      for (std::size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    } catch (const std::system_error&) {  // a limit of threads or memory: those that there are do the work
+    }
     work();
   }
   if (failure) std::rethrow_exception(failure);

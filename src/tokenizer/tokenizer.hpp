@@ -38,7 +38,8 @@ class Tokenizer {
   // Appends to `out` instead.  Returns the elementary steps it took (code points looked at, merges tried, entries
   // sorted): what a test of growth compares where times would be noise.
   std::uint64_t encode_to(std::string_view utf8, bool match_added, std::vector<TokenId>& out) const;
-  // encode() of every text, on up to `threads` threads (at least one); result i belongs to text i.
+  // encode() of every text, on up to `threads` threads (at least one; as many as the system grants); result i belongs
+  // to text i.
   [[nodiscard]] std::vector<std::vector<TokenId>> encode_batch(std::span<const std::string> texts, int threads,
                                                                bool match_added = true) const;
 

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/json_sax.hpp"
+#include "core/shown.hpp"
 #include "tokenizer/pretokenizer.hpp"
 
 #include <limits>
@@ -12,17 +13,10 @@
 namespace bathys::tokenizer {
 namespace {
 
-constexpr std::size_t kMaxMembers = 64;  // of one object outside the vocabulary; the tree's look-up is linear
-constexpr std::size_t kMaxDepth = 32;    // the format needs 6
-constexpr std::size_t kShownBytes = 60;
+constexpr std::size_t kMaxMembers = 64;    // of one object outside the vocabulary; the tree's look-up is linear
+constexpr std::size_t kMaxDepth = 32;      // the format needs 6
 constexpr std::size_t kMaxContent = 1024;  // bytes of an added token: bounds the matcher's work per character
 constexpr std::string_view kLfsMark = "version https://git-lfs.github.com/spec/";
-
-std::string shown(std::string_view text) {
-  std::string out = Json(text.substr(0, kShownBytes)).dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > kShownBytes) out += "...";
-  return out;
-}
 
 // Takes model.vocab and model.merges out of the event stream and lets the rest build a document tree, in which both are
 // null.

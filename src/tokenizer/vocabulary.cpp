@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "tokenizer/byte_alphabet.hpp"
+#include "tokenizer/quoted.hpp"
 #include "tokenizer/unicode.hpp"
 
 #include <string>
@@ -25,13 +26,13 @@ Vocabulary::Vocabulary(const TokenizerFile& file, std::string_view name, std::op
   for (std::size_t i = 0; i < file.added.size(); ++i) {
     const TokenizerFile::AddedToken& added = file.added[i];
     require(static_cast<std::size_t>(added.id) < most, kCode,
-            "{}: the added token \"{}\" has id {}, but the file has only {} tokens; ids must leave no hole", name,
-            added.content, added.id, most);
+            "{}: the added token {} has id {}, but the file has only {} tokens; ids must leave no hole", name,
+            Quoted{added.content}, added.id, most);
     add_added_token(added, name);
     // Its flags could differ from those of the first.
     std::int32_t& entry = entry_of[static_cast<std::size_t>(added.id)];
-    require(entry == StringIndex::kAbsent, kCode,
-            "{}: added_tokens[{}] repeats added_tokens[{}] (\"{}\"); list it once", name, i, entry, added.content);
+    require(entry == StringIndex::kAbsent, kCode, "{}: added_tokens[{}] repeats added_tokens[{}] ({}); list it once",
+            name, i, entry, Quoted{added.content});
     entry = static_cast<std::int32_t>(i);
   }
   check_complete(name, vocab_size);
@@ -46,14 +47,14 @@ void Vocabulary::add_model_token(const TokenizerFile& file, const TokenizerFile:
   const std::string_view text = file.pool.at(entry.text);
   // A model token beyond the model's own count can still be right: added tokens may stand between model tokens.
   require(static_cast<std::size_t>(entry.id) < file.vocab.size() + file.added.size(), kCode,
-          "{}: model.vocab gives \"{}\" the id {}, but the file has only {} tokens; ids must leave no hole", name, text,
-          entry.id, file.vocab.size() + file.added.size());
+          "{}: model.vocab gives {} the id {}, but the file has only {} tokens; ids must leave no hole", name,
+          Quoted{text}, entry.id, file.vocab.size() + file.added.size());
   const std::int32_t other = find(text);
-  require(other == StringIndex::kAbsent, kCode, "{}: model.vocab has \"{}\" twice, with ids {} and {}", name, text,
+  require(other == StringIndex::kAbsent, kCode, "{}: model.vocab has {} twice, with ids {} and {}", name, Quoted{text},
           other, entry.id);
   Token& token = slot(entry.id);
-  require(!token.present, kCode, "{}: model.vocab gives the id {} to \"{}\" and to \"{}\"", name, entry.id,
-          pool_.at(token.text), text);
+  require(!token.present, kCode, "{}: model.vocab gives the id {} to {} and to {}", name, entry.id,
+          Quoted{pool_.at(token.text)}, Quoted{text});
   token.in_model = true;
   set_text(token, text);
   by_text_.insert(text, entry.id);
@@ -62,11 +63,11 @@ void Vocabulary::add_model_token(const TokenizerFile& file, const TokenizerFile:
 void Vocabulary::add_added_token(const TokenizerFile::AddedToken& added, std::string_view name) {
   const std::int32_t known = find(added.content);
   require(known == StringIndex::kAbsent || known == added.id, kCode,
-          "{}: the added token \"{}\" has id {}, but that spelling has id {} already", name, added.content, added.id,
-          known);
+          "{}: the added token {} has id {}, but that spelling has id {} already", name, Quoted{added.content},
+          added.id, known);
   Token& token = slot(added.id);
-  require(!token.present || known == added.id, kCode, "{}: the added token \"{}\" has the id {} of \"{}\"", name,
-          added.content, added.id, token.present ? pool_.at(token.text) : std::string_view());
+  require(!token.present || known == added.id, kCode, "{}: the added token {} has the id {} of {}", name,
+          Quoted{added.content}, added.id, Quoted{token.present ? pool_.at(token.text) : std::string_view()});
   token.special = added.special;
   if (known == added.id) return;
   set_text(token, added.content);
@@ -97,7 +98,7 @@ void Vocabulary::check_complete(std::string_view name, std::optional<std::int64_
     append_utf8(spelling, alphabet_character(static_cast<std::uint8_t>(byte)));
     const std::int32_t id = find(spelling);
     require(id != StringIndex::kAbsent && token(id).in_model, kCode,
-            "{}: model.vocab lacks the byte {:#04x}, spelled \"{}\"", name, byte, spelling);
+            "{}: model.vocab lacks the byte {:#04x}, spelled {}", name, byte, Quoted{spelling});
   }
   if (vocab_size) {
     require(size() == *vocab_size, kCode, "{}: has {} ids, the model's config has vocab_size {}", name, size(),

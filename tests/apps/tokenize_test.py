@@ -68,6 +68,33 @@ class Forms(Scratch):
             self.assertEqual(found, case["expect"], case["id"])
 
 
+    def test_options_that_say_nothing_together_are_refused(self):
+        for options in (["--decode", "--plain"], ["--json", "--skip-special"], ["--skip-special"], ["--chat", "--json"], ["--chat", "--plain"], ["--chat", "--skip-special"], ["--chat", "--threads", "2"],
+                        ["--decode", "--threads", "2"], ["--answer", "--chat"], ["--answer", "--json"], ["--answer", "--decode"], ["--answer", "--plain"], ["--answer", "--decode", "--skip-special"]):
+            with self.subTest(options):
+                self.assert_refused(tokenize(*options, input='"a"\n'), USAGE, "--")
+        self.assert_refused(tokenize(input="a", model=""), USAGE, "--model is empty")
+        chat = '{"messages":[{"role":"user","content":"q"}]}\n'
+        self.assertEqual(json.loads(tokenize("--chat", "--decode", "--skip-special", input=chat).stdout).count("begin▁of▁sentence"), 0)
+        self.assertEqual(json.loads(tokenize("--chat", "--decode", input=chat).stdout).count("begin▁of▁sentence"), 1)
+
+    def test_names_of_a_chat_that_are_misspelled_are_refused(self):
+        for member in ('"reasoning_efort":"low"', '"mesages":[]', '"tool":[]', '"efforts":5', '"tool_choise":"none"', '"respons_format":{}'):
+            body = '{"messages":[{"role":"user","content":"q"}],' + member + "}\n"
+            self.assert_refused(tokenize("--chat", input=body), BAD_REQUESTS, "line 1", "did you mean")
+        others = {"model": "m", "stream": True, "stop": ["x"], "seed": 5, "n": 1, "user": "u", "store": False, "top_p": 0.5, "top_k": 5, "temperature": 1, "max_tokens": 5, "metadata": {}, "logprobs": True,
+                  "prompt": "x", "verbosity": "low", "tool_resources": {}, "parallel_tool_calls": True, "logit_bias": {}, "service_tier": "auto", "modalities": ["text"]}
+        done = tokenize("--chat", input=json.dumps({"messages": [{"role": "user", "content": "q"}], **others}) + "\n")
+        self.assertEqual(done.returncode, OK, done.stderr)
+
+    def test_as_many_threads_as_the_system_grants(self):
+        texts = self.write("texts", '"And God said"\n' * 5000)
+        wanted = tokenize("--json", texts).stdout
+        limited = subprocess.run(["sh", "-c", 'ulimit -v 1500000; exec "$@"', "sh", *command("tokenize", "--model", NANO, "--json", "--threads", "4096", texts)], env=environment(), capture_output=True,
+                                 text=True, timeout=60, check=False)
+        self.assertEqual((limited.returncode, limited.stdout), (OK, wanted), limited.stderr)
+
+
 class Streams(Scratch):
     def test_what_can_be_read_once_gives_what_a_file_gives(self):  # C37
         lines = "".join(json.dumps(f"And God said {n} " * 40) + "\n" for n in range(5000))

@@ -161,7 +161,7 @@ def compare_chats(args, rng):
     code, answers, errors = run(args.bathys, args.tokenizer, "--chat", [body for body, _ in taken])
     if code != 0:
         sys.exit(f"bathys ended with {code}: {errors}\n{taken[len(answers)][0]}")
-    for (body, ids), answer in zip(taken, answers):
+    for (body, ids), answer in zip(taken, answers, strict=True):
         if ids != answer:
             at = next((n for n, pair in enumerate(zip(ids, answer)) if pair[0] != pair[1]), min(len(ids), len(answer)))
             sys.exit(f"ids differ from place {at} on for {body}\n  ours   {answer[at - 5:at + 10]}\n  theirs {ids[at - 5:at + 10]}")
@@ -259,16 +259,35 @@ def compare_differences(args):
     inside = '"messages":[' + U[:-1] + ',"tools":[{"type":"function","function":{"name":"f"}}]}]'
     twice = '"messages":[{"role":"user","content":"p","content":"q"}]'
     described += [(members, theirs(members), None) for members in (strict, PLAIN + ',"response_format":{"type":"regex","regex":"a"}', inside, twice)]
+    called = '{"role":"assistant","content":"","tool_calls":[{"id":"i","type":"function","function":{"name":"f","arguments":"{}"}}]}'
+    result = '{"role":"tool","tool_call_id":"i","content":"r","task":"title"}'
+    vanished = [f'{U},{called},{result}', '{"role":"system","content":"","task":"title"},' + U, '{"role":"latest_reminder","content":"a"},{"role":"latest_reminder","content":"b","task":"title"}',
+                U + ',{"role":"assistant","content":"a","prefix":true,"task":"title"}']
+    described += [(f'"messages":[{turns}]', theirs(f'"messages":[{turns}]'), None) for turns in vanished]
+    deep = '{"type":"object","default":' + "[" * 130 + "]" * 130 + "}"
+    described += [(tool(f',"parameters":{deep}'), None, theirs(tool(',"parameters":{"type":"object","default":0}')).replace('"default": 0', '"default": ' + "[" * 130 + "]" * 130))]
+    described += [(PLAIN + ',"response_format":{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{}}}', None,
+                   theirs(PLAIN + ',"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}'))]
     described += [(tool(',"parameters":{"type":"object","properties":5}'), None, theirs(tool(',"parameters":{"type":"object"}')).replace('{"type": "object"}', '{"type": "object", "properties": 5}'))]
     image = '"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"ADDRESS"}}]}]'
     described += [(image.replace("ADDRESS", "nonsense"), None, theirs(image.replace("ADDRESS", "https://example.org/a.png")))]
     for members, their_prompt, our_prompt in described:
         if theirs(members) != their_prompt or ours(members) != our_prompt or their_prompt == our_prompt:
             sys.exit(f"docs/chat.md describes another difference for {members}\n  ours     {ours(members)!r}\n  expected {our_prompt!r}\n  theirs   {theirs(members)!r}")
+    # What both refuse, or both take.
+    for members, taken in [(PLAIN + ',"tool_choice":"banana"', False), (PLAIN + ',"tool_choice":5', False), (PLAIN + ',"tool_choice":"required"', True),
+                           (tool(',"strict":true') + ',"tool_choice":"none"', True), (tool(',"parameters":{"type":"x"}') + ',"tool_choice":"none"', True), (tool(',"strict":5') + ',"tool_choice":"none"', False),
+                           (tool("").replace('"f"', '"' + "f" * 128 + '"'), True), (tool("").replace('"f"', '"' + "f" * 129 + '"'), False), (f'"messages":[{U[:-1]},"name":5}}]', False),
+                           ('"messages":[{"role":"latest_reminder","content":[{"type":"text","text":"x"}]}]', False), (image.replace("ADDRESS", 'https://example.org/a.png","detail":"x'), False),
+                           (image.replace("ADDRESS", 'https://example.org/a.png","detail":"low'), True), (PLAIN + ',"effort":"low","reasoning_effort":"banana"', False), (PLAIN + ',"reasoning_effort":"ultra"', True),
+                           (PLAIN + ',"response_format":{"type":"json_schema","json_schema":{"name":5,"schema":{}}}', False)]:
+        if (theirs(members) is not None, ours(members)) != (taken, theirs(members)):
+            sys.exit(f"ours and the package's differ, or not as described, for {members}\n  ours   {ours(members)!r}\n  theirs {theirs(members)!r}")
     # Service policy that a prompt does not show: the request's own temperature stays (tests/eval has its effect).
     begin, end = '\n\n<｜DSML｜ calls>\n<｜DSML｜ invoke name="f">\n', "</｜DSML｜ invoke>\n</｜DSML｜ calls>"
     odd = '<｜DSML｜ parameter name="a "b\\" string="true">1</｜DSML｜ parameter>\n'
-    answers = [(begin + odd + end, "", '{"a: "1"}', "", '{"a \\"b\\\\": "1"}'), (begin + '<｜DSML｜ parameter name="ab', "", '{"ab', "", ""), ("a <" + begin + end, "a <\n", "{}", "a <", "{}")]
+    answers = [(begin + odd + end, "", '{"a: "1"}', "", '{"a \\"b\\\\": "1"}'), (begin + '<｜DSML｜ parameter name="ab', "", '{"ab', "", ""), ("a <" + begin + end, "a <\n", "{}", "a <", "{}"), ("a <<" + begin + end, "a <<\n", "{}", "a <<", "{}"), ("a <｜" + begin + end, "a <｜\n", "{}", "a <｜", "{}"),
+               (begin + '<｜DSML｜ parameter name="x">va', "", '{"x">va', "", '{"x": va')]
     found = run(args.bathys, args.tokenizer, "--answer", [json.dumps({"output": text, "thinking": False}) for text, *_ in answers])[1]
     for (text, their_content, their_arguments, our_content, our_arguments), answer in zip(answers, found, strict=True):
         official = official_answer(text, False)
@@ -326,7 +345,7 @@ def compare_answers(args, rng):
     code, answers, errors = run(args.bathys, args.tokenizer, "--answer", [json.dumps(question) for question in questions])
     if code != 0:
         sys.exit(f"bathys ended with {code}: {errors}")
-    for question, answer in zip(questions, answers):
+    for question, answer in zip(questions, answers, strict=True):
         expected = official_answer(question["output"], question["thinking"])
         if answer != expected:
             sys.exit(f"answers differ for {question}\n  ours   {answer}\n  theirs {expected}")

@@ -188,6 +188,7 @@ void damage_value(Random& random, Json& value) {
                                            Json::object(),
                                            Json::array({"a", "b"}),
                                            9.9e99,
+                                           std::string(5000, 'x'),
                                            18446744073709551615U};
   if (value.is_structured() && !value.empty() && below(random, 8) != 0) {
     auto child = value.begin();
@@ -329,6 +330,7 @@ TEST(Fuzz, ChatsAreEncodedOrRefusedAndAnswersTakenApart) {
         ++encoded;
       } catch (const PromptError& error) {
         EXPECT_FALSE(error.code().empty());
+        expect_readable(error.what());
       }
     }
     const std::string output = damaged(random, one_of(random, answers).at("output").get<std::string>());

@@ -181,6 +181,112 @@ TEST(Prompt, RefusesToolsThatHaveNoSpelling) {
   EXPECT_EQ(refusal(user + f + R"(],"thinking":false,"tool_choice":"required"})"), "");
 }
 
+// The words with which a chat of these members beside a user's message is refused.
+std::string words_of(const std::string& body) {
+  try {
+    (void)conversation(body);
+  } catch (const PromptError& error) {
+    return error.what();
+  }
+  return "taken";
+}
+
+TEST(Prompt, ChecksSchemasOnlyWhereTheyAreUsed) {
+  const auto words = [](const std::string& function, const std::string& more) {
+    return words_of(R"({"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{)" +
+                    function + "}}]" + more + "}");
+  };
+  const std::string none = R"(,"tool_choice":"none")";
+  for (const std::string function : {R"("name":"f","strict":true)", R"("name":"f","parameters":{"type":"x"})"}) {
+    EXPECT_NE(words(function, ""), "taken") << function;
+    EXPECT_EQ(words(function, none), "taken") << function;
+  }
+  for (const std::string function : {R"("name":"a b")", R"("name":"f","strict":5)", R"("name":5)"}) {
+    EXPECT_NE(words(function, none), "taken") << function;
+  }
+  EXPECT_EQ(words("\"name\":\"" + std::string(128, 'f') + "\"", ""), "taken");
+  EXPECT_NE(words("\"name\":\"" + std::string(129, 'f') + "\"", ""), "taken");
+}
+
+TEST(Prompt, RefusesWrongTypesAlsoOfWhatItDoesNotUse) {
+  const auto with = [](const std::string& more) {
+    return words_of(R"({"messages":[{"role":"user","content":"x"}])" + more + "}");
+  };
+  const auto message = [](const std::string& text) { return words_of(R"({"messages":[)" + text + "]}"); };
+  EXPECT_EQ(with(R"(,"tool_choice":"banana")"), R"(tool_choice "banana", expected none, auto, required or a function)");
+  EXPECT_EQ(with(R"(,"tool_choice":5)"), "tool_choice 5, expected none, auto, required or a function");
+  EXPECT_EQ(with(R"(,"tool_choice":"required")"), "taken");  // among no tools it says nothing
+  EXPECT_NE(with(R"(,"effort":"low","reasoning_effort":"banana")"), "taken");
+  EXPECT_EQ(with(R"(,"effort":"low","reasoning_effort":"low")"), "taken");
+  EXPECT_NE(with(R"(,"response_format":{"type":"json_schema","json_schema":{"name":5,"schema":{}}})"), "taken");
+  EXPECT_NE(with(R"(,"response_format":{"type":"json_schema","json_schema":{"strict":5,"schema":{}}})"), "taken");
+  EXPECT_EQ(with(R"(,"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}})"), "taken");
+  EXPECT_EQ(message(R"({"role":"user","content":"x","name":5})"), "message 0: name is 5, expected a string");
+  EXPECT_EQ(message(R"({"role":"user","content":"x","name":"n"})"), "taken");
+  EXPECT_NE(message(R"({"role":"latest_reminder","content":[{"type":"text","text":"x"}]})"), "taken");
+  const auto image = [&](const std::string& detail) {
+    return message(R"({"role":"user","content":[{"type":"image_url","image_url":{"url":"u")" + detail + "}}]}");
+  };
+  EXPECT_EQ(image(R"(,"detail":"low")"), "taken");
+  EXPECT_NE(image(R"(,"detail":5)"), "taken");
+  EXPECT_EQ(words_of("{}"), "messages is missing, expected a list");
+  EXPECT_EQ(words_of(R"({"messages":5})"), "messages is 5, expected a list");
+}
+
+TEST(Prompt, RefusesATaskThatWouldVanishOrSpoilThePrompt) {
+  const auto message = [](const std::string& text) { return words_of(R"({"messages":[)" + text + "]}"); };
+  const std::string call =
+      R"({"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},)";
+  const std::string reminder = R"({"role":"latest_reminder","content":"x"})";
+  const std::string tasked = R"({"role":"latest_reminder","content":"y","task":"title"})";
+  EXPECT_NE(message(call + R"({"role":"tool","tool_call_id":"a","content":"x","task":"title"})"), "taken");
+  EXPECT_NE(message(R"({"role":"system","content":"","task":"title"},{"role":"user","content":"q"})"), "taken");
+  EXPECT_EQ(message(R"({"role":"system","content":"s","task":"title"})"), "taken");
+  EXPECT_EQ(message(tasked), "taken");
+  EXPECT_NE(message(reminder + "," + tasked), "taken");
+  EXPECT_NE(message(reminder + R"(,{"role":"system","content":""},)" + tasked), "taken");
+  EXPECT_EQ(message(reminder + R"(,{"role":"user","content":"q"},)" + tasked), "taken");
+  EXPECT_NE(message(R"({"role":"assistant","content":"a","prefix":true,"task":"title"})"), "taken");
+  const auto demanded = [](const std::string& task) {
+    return words_of(R"({"messages":[{"role":"user","content":"x")" + task +
+                    R"(}],"thinking":false,"tool_choice":"required",)" +
+                    R"("tools":[{"type":"function","function":{"name":"f"}}]})");
+  };
+  EXPECT_EQ(demanded(""), "taken");
+  EXPECT_NE(demanded(R"(,"task":"title")"), "taken");
+}
+
+TEST(Prompt, QuotesAShortPieceOfWhatItRefuses) {
+  const std::string huge = '"' + std::string(1'000'000, 'x') + '"';
+  const std::string user = R"({"messages":[{"role":"user","content":"x"}],)";
+  const std::string message = R"({"messages":[{"role":"user","content":"x",)";
+  const std::string f = R"({"type":"function","function":{"name":)" + huge + "}}";
+  const std::string call = R"({"id":)" + huge + R"(,"type":"function","function":{"name":"f","arguments":"{}"}})";
+  for (const std::string& body : {
+           R"({"messages":)" + huge + "}",
+           R"({"messages":[{"role":)" + huge + R"(,"content":"x"}]})",
+           R"({"messages":[{"role":"user","content":[{"type":)" + huge + "}]}]}",
+           R"({"messages":[{"role":"user","content":{"a":)" + huge + "}}]}",
+           message + R"("task":)" + huge + "}]}",
+           R"({"messages":[{"role":"assistant","content":"x","prefix":)" + huge + "}]}",
+           R"({"messages":[{"role":"assistant","tool_calls":)" + huge + "}]}",
+           R"({"messages":[{"role":"assistant","tool_calls":[)" + call + "," + call + "]}]}",
+           R"({"messages":[{"role":"tool","content":"x","tool_call_id":)" + huge + "}]}",
+           user + R"("effort":)" + huge + "}",
+           user + R"("thinking":)" + huge + "}",
+           user + R"("drop_thinking":)" + huge + "}",
+           user + R"("tools":)" + huge + "}",
+           user + R"("tools":[)" + f + "]}",
+           user + R"("tool_choice":)" + huge + "}",
+           user + R"("tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":)" + f + "}",
+           user + R"("response_format":)" + huge + "}",
+       }) {
+    const std::string words = words_of(body);
+    EXPECT_NE(words, "taken") << body.substr(0, 100);
+    EXPECT_LT(words.size(), 300U) << words.substr(0, 400);
+  }
+}
+
 TEST(Prompt, RefusesCallsWithoutTheirResults) {
   const auto code = [](std::string_view more) {
     return refusal(fmt::format(R"({{"messages":[{{"role":"user","content":"q"}},{{"role":"assistant","tool_calls":[
