@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,19 @@ void parse_answers(const Options& options, std::string_view input, io::Output& o
   out.finish();
 }
 
+void run(const Options& options) {
+  const tokenizer::Tokenizer tokenizer = open_tokenizer(options.model);
+  const std::string input = io::read_stream(options.file);
+  io::Output out;
+  if (options.answer) {
+    parse_answers(options, input, out);
+  } else if (options.chat) {
+    tokenize_chats(tokenizer, options, input, out);
+  } else {
+    run_tokenize(tokenizer, options.tokenize, input, options.file, out);
+  }
+}
+
 }  // namespace
 
 tokenizer::Tokenizer open_tokenizer(const std::string& model) {
@@ -134,15 +148,13 @@ void add_tokenize(CLI::App& program, Commands& commands) {
       ->needs(json);
   app->add_option("FILE", options->file, "input; - or nothing: standard input");
   commands.push_back({app, [options] {
-                        const tokenizer::Tokenizer tokenizer = open_tokenizer(options->model);
-                        const std::string input = io::read_stream(options->file);
-                        io::Output out;
-                        if (options->answer) {
-                          parse_answers(*options, input, out);
-                        } else if (options->chat) {
-                          tokenize_chats(tokenizer, *options, input, out);
-                        } else {
-                          run_tokenize(tokenizer, options->tokenize, input, options->file, out);
+                        try {
+                          run(*options);
+                        } catch (const std::bad_alloc&) {
+                          fail(ExitCode::internal,
+                               "out of memory: the input, its ids and {} threads do not fit; split {}, use fewer "
+                               "--threads or raise the limit of memory",
+                               options->tokenize.threads, options->file);
                         }
                         return static_cast<int>(ExitCode::ok);
                       }});

@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/shown.hpp"
+#include "eval/json_text.hpp"
 #include "io/lines.hpp"
 #include "tokenizer/unicode.hpp"
 
@@ -35,8 +36,6 @@ struct Place {
     fail(ExitCode::bad_requests, "{}: line {}: {}", name, line, cause);
   }
 };
-
-std::string json_text(std::string_view valid_utf8) { return Json(valid_utf8).dump(); }
 
 std::string id_list(const std::vector<TokenId>& ids) {
   std::string text = "[";
@@ -89,7 +88,7 @@ void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, st
             fmt::format("{} is no token id, expected integers from 0 to {}", shown(id), tokenizer.vocab_size() - 1));
       ids.push_back(id.get<TokenId>());
     }
-    out.print("{}\n", json_text(tokenizer.decode(ids, options.skip_special)));
+    out.print("{}\n", eval::json_string(tokenizer.decode(ids, options.skip_special)));
   }
 }
 
@@ -104,7 +103,7 @@ void decode_text(const Tokenizer& tokenizer, const TokenizeOptions& options, std
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     require(error == std::errc() && end == word.data() + word.size() && id >= 0 && id < tokenizer.vocab_size(),
             ExitCode::bad_requests, "{}: byte {}: {} is no token id, expected integers from 0 to {}", name, at,
-            json_text(tokenizer::to_valid_utf8(word.substr(0, 40))), tokenizer.vocab_size() - 1);
+            eval::json_string(tokenizer::to_valid_utf8(word.substr(0, 40))), tokenizer.vocab_size() - 1);
     ids.push_back(id);
     at += word.size();
   }
@@ -117,7 +116,7 @@ void show_pieces(const Tokenizer& tokenizer, const TokenizeOptions& options, std
   for (const TokenId id : ids) {
     const std::string_view bytes = tokenizer.token_bytes(id);
     if (tokenizer::is_valid_utf8(bytes)) {
-      out.print("{:>7}  {}\n", id, json_text(bytes));
+      out.print("{:>7}  {}\n", id, eval::json_string(bytes));
       continue;
     }
     out.print("{:>7} ", id);

@@ -4,7 +4,6 @@
 #include "core/error.hpp"
 #include "tokenizer/byte_alphabet.hpp"
 #include "tokenizer/quoted.hpp"
-#include "tokenizer/unicode.hpp"
 
 #include <algorithm>
 #include <array>
@@ -124,9 +123,7 @@ Bpe::Bpe(const TokenizerFile& file, const Vocabulary& vocabulary, std::string_vi
     previous = id;
   }
   for (unsigned byte = 0; byte < 256; ++byte) {
-    std::string spelling;
-    append_utf8(spelling, alphabet_character(static_cast<std::uint8_t>(byte)));
-    byte_id_[byte] = vocabulary.find(spelling);
+    byte_id_[byte] = vocabulary.find(alphabet_spelling(static_cast<std::uint8_t>(byte)));
   }
   for (std::size_t pair = 0; pair < byte_merges_.size(); ++pair) {
     byte_merges_[pair] = merges_.find(byte_id_[pair / 256], byte_id_[pair % 256]);

@@ -33,6 +33,12 @@ constexpr Alphabet kAlphabet;
 
 char32_t alphabet_character(std::uint8_t byte) { return kAlphabet.character[byte]; }
 
+std::string alphabet_spelling(std::uint8_t byte) {
+  std::string spelling;
+  append_utf8(spelling, alphabet_character(byte));
+  return spelling;
+}
+
 std::optional<std::string> alphabet_bytes(std::string_view spelling) {
   std::string bytes;
   bytes.reserve(spelling.size());

@@ -20,12 +20,6 @@ constexpr std::array<std::pair<std::string_view, Role>, 5> kRoles = {{{"system",
                                                                       {"latest_reminder", Role::latest_reminder}}};
 constexpr std::array<std::string_view, 6> kTasks = {"action", "query", "authority", "domain", "title", "read_url"};
 
-void add_text(std::vector<PromptPart>& content, std::string_view text) {
-  if (text.empty()) return;
-  if (content.empty() || content.back().marker) content.push_back({});
-  content.back().text += text;
-}
-
 void read_image(const Json& part, Role role, const std::string& where) {
   if (role == Role::assistant || role == Role::latest_reminder) {
     refuse_messages(where + ": only system, user and tool messages have images");
@@ -44,10 +38,10 @@ void read_image(const Json& part, Role role, const std::string& where) {
 }
 
 std::vector<PromptPart> read_content(const Json& content, Role role, const std::string& where) {
-  std::vector<PromptPart> out;
+  PromptWriter out;
   if (content.is_string()) {
-    add_text(out, content.get_ref<const std::string&>());
-    return out;
+    out.text(content.get_ref<const std::string&>());
+    return out.take();
   }
   if (role == Role::latest_reminder) {
     refuse_messages(fmt::format("{}: content is {}, expected a string", where, shown(content)));
@@ -58,19 +52,19 @@ std::vector<PromptPart> read_content(const Json& content, Role role, const std::
   for (const Json& part : content) {
     const std::string* type = chat_string(part, "type");
     if (type == nullptr) refuse_messages(where + ": a part of content has no type");
-    if (&part != &content.front()) add_text(out, kBlankLine);
+    if (&part != &content.front()) out.text(kBlankLine);
     if (*type == "image_url") {
       read_image(part, role, where);
-      out.push_back({std::string(kImage), true});
+      out.marker(kImage);
     } else if (*type == "text") {
       const std::string* text = chat_string(part, "text");
       if (text == nullptr) refuse_messages(where + ": a text part has no text");
-      add_text(out, *text);
+      out.text(*text);
     } else {
       refuse_parameter(fmt::format("{}: content of type {}", where, shown(*type)));
     }
   }
-  return out;
+  return out.take();
 }
 
 std::vector<ToolCall> read_calls(const Json& json, const std::string& where) {

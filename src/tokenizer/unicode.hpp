@@ -28,7 +28,8 @@ inline constexpr char32_t kReplacement = 0xFFFD;
 [[nodiscard]] std::string to_valid_utf8(std::string_view text);
 void append_utf8(std::string& out, char32_t code_point);
 
-// Classes of code points; one bit each, so that a set of classes is a mask.  None: controls, unassigned, separators.
+// Classes of code points; one bit each, so that a set of classes is a mask.  None: unassigned, private
+// use, format characters, and controls that are no white space.
 enum CodeClass : std::uint8_t {
   kNone = 0,
   kLetter = 1,       // L

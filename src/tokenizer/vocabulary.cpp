@@ -4,7 +4,6 @@
 #include "core/error.hpp"
 #include "tokenizer/byte_alphabet.hpp"
 #include "tokenizer/quoted.hpp"
-#include "tokenizer/unicode.hpp"
 
 #include <string>
 
@@ -94,8 +93,7 @@ void Vocabulary::check_complete(std::string_view name, std::optional<std::int64_
     require(token(id).present, kCode, "{}: no token has the id {}, though ids run to {}", name, id, size() - 1);
   }
   for (int byte = 0; byte < 256; ++byte) {
-    std::string spelling;
-    append_utf8(spelling, alphabet_character(static_cast<std::uint8_t>(byte)));
+    const std::string spelling = alphabet_spelling(static_cast<std::uint8_t>(byte));
     const std::int32_t id = find(spelling);
     require(id != StringIndex::kAbsent && token(id).in_model, kCode,
             "{}: model.vocab lacks the byte {:#04x}, spelled {}", name, byte, Quoted{spelling});

@@ -87,12 +87,27 @@ class Forms(Scratch):
         done = tokenize("--chat", input=json.dumps({"messages": [{"role": "user", "content": "q"}], **others}) + "\n")
         self.assertEqual(done.returncode, OK, done.stderr)
 
+    def within(self, kib, *words):
+        """A run that may have so much address space."""
+
+        def limited(*arguments):
+            return subprocess.run(["sh", "-c", f'ulimit -v {kib}; exec "$@"', "sh", *command(*arguments)], env=environment(), capture_output=True, text=True, timeout=60, check=False)
+
+        if limited("version").returncode != OK:
+            self.skipTest("the program itself does not start in so little address space, as under the sanitizers")
+        return limited(*words)
+
     def test_as_many_threads_as_the_system_grants(self):
         texts = self.write("texts", '"And God said"\n' * 5000)
         wanted = tokenize("--json", texts).stdout
-        limited = subprocess.run(["sh", "-c", 'ulimit -v 1500000; exec "$@"', "sh", *command("tokenize", "--model", NANO, "--json", "--threads", "4096", texts)], env=environment(), capture_output=True,
-                                 text=True, timeout=60, check=False)
+        limited = self.within(1_500_000, "tokenize", "--model", NANO, "--json", "--threads", "4096", texts)
         self.assertEqual((limited.returncode, limited.stdout), (OK, wanted), limited.stderr)
+
+    def test_what_does_not_fit_is_said_with_what_helps(self):
+        text = self.write("large", "a" * 20_000_000)
+        done = self.within(400_000, "tokenize", "--model", NANO, text)
+        self.assertIn(f"out of memory: the input, its ids and 1 threads do not fit; split {text}", done.stderr)
+        self.assertEqual(done.returncode, 70)
 
 
 class Streams(Scratch):
