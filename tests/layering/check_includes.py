@@ -57,6 +57,10 @@ LIBRARIES = [
 # Own headers that bring a large library with them: who may pay for it.
 COSTLY = {"core/kokkos_compat.hpp": {"core", "parallel", "kernels", "weights", "model", "engine", "eval", "bench", "apps"}}
 
+# The JSON library takes a NUL byte for the end of its input: what comes from outside goes through JsonSax::run.
+JSON_LEXER = re.compile(r"\bsax_parse\(|\b[jJ]son::(parse|accept)\(")
+JSON_LEXER_MAY = {"core/json_sax.hpp": "refuses NUL first", "core/json.cpp": "reads what it wrote", "eval/openai_request.cpp": "reads constants"}
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 SOURCES = {".hpp", ".cpp", ".h", ".cu", ".inc"}
 
@@ -95,6 +99,8 @@ def check_file(source, path):
     # Highway includes *-inl.hpp once per instruction set.
     if path.suffix == ".hpp" and not name.endswith("-inl.hpp") and not re.search(r"^#pragma once$", text, re.MULTILINE):
         found.append("no #pragma once")
+    if JSON_LEXER.search(text) and name not in JSON_LEXER_MAY:
+        found.append("calls the JSON library's parser: texts are read by core/json.hpp or a JsonSax")
     for mark, target in INCLUDE.findall(text):
         own = mark == '"' and not target.startswith("hwy/")
         problem = check_own(folder, target) if own else check_library(name, target)
@@ -126,6 +132,9 @@ PLANTED = {  # file -> (text, words that must be in the one problem found; None:
     "io/licence.cpp": ("#include <string>\n", "SPDX"),
     "io/guard.hpp": (SPDX + "#include <string>\n", "#pragma once"),
     "novel/file.cpp": (SPDX, "no row"),
+    "core/json.cpp": (SPDX + "auto a = Json::parse(text);\n", None),
+    "eval/own_parser.cpp": (SPDX + "auto a = nlohmann::json::parse(text);\n", "JSON library's parser"),
+    "io/own_sax.cpp": (SPDX + "bool a = Json::sax_parse(begin, end, &reader);\n", "JSON library's parser"),
 }
 
 
