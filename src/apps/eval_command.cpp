@@ -120,7 +120,9 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   parallel::install_signal_handlers();
   const Timer timer;
   // 2. The model's index, config and tokenizer; no weights yet.
-  const OpenModel open = open_model(session, options.run);
+  RunOptions run_options = options.run;
+  if (options.no_new_answers) run_options.layout.clear();  // no model runs in it
+  const OpenModel open = open_model(session, run_options);
   parallel::agree(session.world(), [&] { check_options(options, open); });
   if (options.dry_run) return estimate(session, open, options, make_subject(open, options, session));
   // 3. The requests, all of them, and what an earlier start has answered.
@@ -129,6 +131,7 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
       session.world(), [&] { return options.share.empty() ? eval::Share() : eval::read_share(options.share); });
   eval_options.layout = parallel::to_string(open.layout);
   eval_options.memory_gib = options.run.memory_gib;
+  eval_options.no_new_answers = options.no_new_answers;
   eval_options.max_in_flight = 2 * sequences_alive(options.run);
   eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 namespace bathys::apps {
 namespace {
@@ -37,13 +38,17 @@ MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open, 
             static_cast<double>(plan.weights) / kGiB, model_options.max_rows,
             static_cast<double>(plan.workspace) / kGiB, session.local_size(), session.host(),
             static_cast<double>(for_me) / kGiB);
-    mine.caches = options.memory_gib > 0 ? static_cast<std::int64_t>(options.memory_gib * kGiB)
-                  : for_me == 0          ? 0
+    mine.caches = options.memory_gib > 0
+                      ? std::max<std::int64_t>(1, static_cast<std::int64_t>(options.memory_gib * kGiB))
+                  : for_me == 0 ? 0
                                 : static_cast<std::int64_t>(kShareOfRest * static_cast<double>(for_me - plan.total()));
     return std::pair(mine, for_me);
   });
   MemoryBudget all = budget;
-  all.caches = world.all_reduce_host(budget.caches, parallel::Reduce::min);  // ranks admit the same sequences
+  // Ranks admit the same sequences.  One that cannot tell what it has left goes by those that can.
+  constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t least = world.all_reduce_host(budget.caches > 0 ? budget.caches : kUnknown, parallel::Reduce::min);
+  all.caches = least == kUnknown ? 0 : least;
   std::array<std::int64_t, 5> most{all.baseline, all.weights, all.workspace, all.announced(), -available};
   world.all_reduce_host(most, parallel::Reduce::max);
   if (available > 0 && all.caches > available - all.weights - all.workspace) {

@@ -79,7 +79,7 @@ std::int64_t available_memory(const std::string& root) {
       path.resize(slash);
     }
   }
-  return available == kUnlimited ? 0 : available;
+  return available == kUnlimited ? 0 : std::max<std::int64_t>(available, 1);
 }
 
 }  // namespace bathys

@@ -14,8 +14,8 @@ struct ProcessMemory {
 [[nodiscard]] ProcessMemory process_memory();
 
 // Bytes that the processes of this one's control group may still take together before the kernel ends one: the node's
-// free memory, or what a limit of the group or of one above it (a Slurm job's --mem) leaves.  0 where the kernel does
-// not say.   root: where the file system begins, for tests
+// free memory, or what a limit of the group or of one above it (a Slurm job's --mem) leaves.  At least 1; 0 where the
+// kernel does not say.   root: where the file system begins, for tests
 [[nodiscard]] std::int64_t available_memory(const std::string& root = "");
 
 }  // namespace bathys

@@ -111,6 +111,7 @@ void Engine::State::give_up(PrefixNode& node) {
 void Engine::State::release(PrefixNode& node) {
   PrefixNode& parent = *node.parent;
   used -= node.track.room;
+  node.track.sequence = {};  // its blocks are wanted now, not when the node is let go
   ended_nodes.push_back(tree.erase(node));
   leave(parent);
 }

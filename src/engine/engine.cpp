@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <list>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -152,13 +153,20 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
   counters.computed = model.counters();
   (prefill ? counters.prefill_s : counters.decode_s) += timer.seconds();
 
-  for (const model::RowFailure& f : failures) {
-    fail_track(*chosen[static_cast<std::size_t>(f.chunk)].first,
-               {"nonfinite_value",
-                fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
-  }
+  // Of a sequence's rows and logits that are not finite the first is told, however they were cut into steps.
+  std::unordered_map<const Track*, const model::RowFailure*> failed;
+  for (const model::RowFailure& f : failures) failed[chosen[static_cast<std::size_t>(f.chunk)].first] = &f;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (!asked[i].first->ended) take_answer(*asked[i].first, asked[i].second, answers[i]);
+    const auto& [track, position] = asked[i];
+    const auto bad = failed.find(track);
+    if (!track->ended && (bad == failed.end() || position < bad->second->position))
+      take_answer(*track, position, answers[i]);
+  }
+  for (const model::RowFailure& f : failures) {
+    Track& track = *chosen[static_cast<std::size_t>(f.chunk)].first;
+    if (track.ended) continue;
+    fail_track(track, {"nonfinite_value",
+                       fmt::format("layer {}, token {}: a sum is not finite or out of range", f.layer, f.position)});
   }
   for (const auto& [track, rows] : chosen) {
     if (!track->ended && track->rows_left() == 0) end_track(*track);

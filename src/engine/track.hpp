@@ -39,7 +39,10 @@ struct Track {
   std::optional<StopMatcher> stops;
 
   [[nodiscard]] std::int64_t rows_left() const { return end - sequence.length(); }
-  [[nodiscard]] bool decoding() const { return kind == Kind::generate && sequence.length() > 0 && rows_left() == 1; }
+  // Feeds what it drew; the prompt's last row, from which the first token is drawn, is prefill.
+  [[nodiscard]] bool decoding() const {
+    return kind == Kind::generate && sequence.length() > wanted_from && rows_left() == 1;
+  }
 };
 
 // A job between submit and take_finished.

@@ -72,6 +72,7 @@ void EvalRun::State::open_folder() {
     log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
               records->damaged_lines());
   }
+  if (options.no_new_answers) return;
   if (options.retry_failed) {
     records->forget_failed();
   } else {
@@ -217,6 +218,7 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, paral
   state.wait_for_others(watchdog);
   state.progress.total_s = state.progress.load_s + state.clock.seconds();
   state.end_journal();
+  state.grid = nullptr;
   state.ranks_seconds = state.world.all_gather_host<PhaseSeconds>(state.progress);
 }
 

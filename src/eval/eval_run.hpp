@@ -31,6 +31,7 @@ struct EvalOptions {
   double max_seconds = 0;                    // 0: no limit
   double grace_seconds = 20;                 // for what is in flight when a stop is asked for
   bool retry_failed = false;
+  bool no_new_answers = false;         // nothing is computed, so nothing on record is given up to be tried again
   Share share;                         // of the requests that this run answers
   std::vector<std::string> take_from;  // run folders whose answers are taken over
   std::int64_t max_failed = -1;        // stop when more answers failed; < 0: no limit
@@ -66,8 +67,8 @@ class EvalRun {
   // Answers without a record; 0: finish() needs no model.
   [[nodiscard]] std::int64_t n_left() const;
 
-  // Answers what is left, until all is done or a stop is asked for.  `grid`: the layout under `engine`, outlives the
-  // run.  `load_s`: seconds spent on the way here.  Collective.
+  // Answers what is left, until all is done or a stop is asked for.  `grid`: the layout under `engine`.  `load_s`:
+  // seconds spent on the way here.  Collective.
   //   throws AgreedError when a journal cannot be written
   void work(engine::Engine& engine, const parallel::RankGrid& grid, parallel::Watchdog* watchdog, double load_s);
 

@@ -149,9 +149,15 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
   if (items) items->commit();
   if (item_scores) item_scores->commit();
   if (openai) openai->commit();
-  // The other kind of result file would contradict this one.
+  // What an earlier start left would contradict this.
   std::error_code ignored;
-  std::filesystem::remove(folder.file(whole ? kPartial : kResults), ignored);
+  if (whole) {
+    std::filesystem::remove(folder.file(kPartial), ignored);
+  } else {
+    for (const char* name : {"summary.json", kResults, "failed.jsonl", "items.jsonl", "scores.jsonl",
+                             "openai_output.jsonl", "openai_errors.jsonl"})
+      std::filesystem::remove(folder.file(name), ignored);
+  }
 }
 
 void write_status(const RunFolder& folder, const RunStatus& status) {

@@ -73,7 +73,7 @@ class Layouts(Scratch):
 
     def test_a_signal_to_one_rank_stops_all_replicas(self):
         out = self.folder / "run"
-        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--layout", "replicas=3", "--grace-seconds", "0")
+        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--layout", "replicas=3", "--grace-seconds", "0", "--row-budget", "12")
         process = subprocess.Popen(command(*arguments, ranks=3), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
         while sum(journal_records(out).values()) < 30 and process.poll() is None and time.monotonic() < deadline:
@@ -89,7 +89,7 @@ class Layouts(Scratch):
 
     def test_a_killed_rank_of_another_replica_ends_the_job_and_loses_nothing(self):
         out = self.folder / "run"
-        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--layout", "replicas=2")
+        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--layout", "replicas=2", "--row-budget", "12")
         process = subprocess.Popen(command(*arguments, ranks=2), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         deadline = time.monotonic() + 120
         while sum(journal_records(out).values()) < 30 and process.poll() is None and time.monotonic() < deadline:

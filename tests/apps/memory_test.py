@@ -46,6 +46,7 @@ class Memory(Scratch):
                 shutil.rmtree(self.folder / "run", ignore_errors=True)
                 done = self.evaluate_synthetic(self.mixed(n_short, n_long), memory, ranks)
                 self.assertEqual(done.returncode, OK, done.stderr)
+                self.assertEqual(event(done.stderr, "memory")["workspace_bytes"], event(done.stderr, "load")["workspace_bytes"])
                 report = event(done.stderr, "memory_peak")
                 peak, announced = int(report["peak_bytes"]), int(report["announced_bytes"])
                 self.assertLessEqual(peak, 1.10 * announced)

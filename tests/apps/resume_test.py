@@ -56,7 +56,8 @@ class Resume(Scratch):
 
     def start(self, *options, name="run", ranks=1):
         out = self.folder / name
-        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, *options)
+        # Few rows a step: the run is to be met in its middle.
+        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--row-budget", "12", *options)
         return subprocess.Popen(command(*arguments, ranks=ranks), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def wait_for_records(self, process, count, name="run"):
