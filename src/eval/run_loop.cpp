@@ -14,9 +14,10 @@
 namespace bathys::eval {
 namespace {
 
-// Between two looks at whether the other replicas have ended.
+// Between two looks at whether the other replicas have ended.  Short: where the MPI library emulates one-sided calls,
+// those of working replicas wait until this rank is inside the library again.
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
-constexpr auto kLongestPause = std::chrono::milliseconds(100);
+constexpr auto kLongestPause = std::chrono::milliseconds(4);
 
 }  // namespace
 
