@@ -331,6 +331,12 @@ TEST(Convert, StopsOnAFullDiskAndGoesOnAfterwards) {
   expect_same_folder(out, folder.path("whole"));
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kMemoryIsMeasured = false;  // the sanitizer keeps what is freed for a while
+#else
+constexpr bool kMemoryIsMeasured = true;
+#endif
+
 // Two tables of 115 MB, in the full tier of 3 GB, holes in the source: memory must not follow their size.
 TEST(Convert, StreamsLargeTensorsInBoundedMemory) {
   const TempFolder folder;
@@ -343,7 +349,7 @@ TEST(Convert, StreamsLargeTensorsInBoundedMemory) {
     convert(folder.path("ck"), folder.path("out"));
     rusage after{};
     ::getrusage(RUSAGE_SELF, &after);
-    ::_exit(after.ru_maxrss - before.ru_maxrss < 64 * 1024 ? 0 : 1);  // KiB
+    ::_exit(!kMemoryIsMeasured || after.ru_maxrss - before.ru_maxrss < 64 * 1024 ? 0 : 1);  // KiB
   }
   int status = 0;
   ::waitpid(child, &status, 0);
