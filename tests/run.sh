@@ -103,7 +103,7 @@ stage_test_sanitize() {
   export UBSAN_OPTIONS=print_stacktrace=1
   # Twenty times slower than a release build: a model's way through all layers once, its whole product in the full tier.
   local slow='np[48]$|digest'
-  if [ "$full" = no ]; then slow="$slow|invariance|engine_np2"; fi
+  if [ "$full" = no ]; then slow="$slow|invariance|engine_np|model_groups"; fi
   stage_test sanitize -L '^(unit|model)$' -E "$slow"
 }
 
