@@ -40,10 +40,6 @@ std::vector<std::string> read_texts(const std::string& file) {
   return texts;
 }
 
-void flush_output() {
-  require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
-}
-
 // bathys bench tokenizer: one thread, no ranks, no device; tests/tokenizer/measure_beside_library.py sets the Hugging
 // Face library beside it in the same run.
 void add_tokenizer(CLI::App& bench, Commands& commands) {
@@ -80,6 +76,10 @@ void add_io(CLI::App& bench, Commands& commands) {
 }
 
 }  // namespace
+
+void flush_output() {
+  require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
+}
 
 // bathys bench linear: kernels beside the machine's own limits; bench sums: exact sums beside the linears that they
 // follow.  Both sides of a ratio are measured in the same run.

@@ -31,17 +31,17 @@ void add_bench_engine(CLI::App& bench, Commands& commands) {
   app->add_option("--repeats", options->bench.repeats, "of each measurement; the fastest counts")
       ->check(whole_number(1, 1000))
       ->capture_default_str();
-  commands.push_back(
-      {app, [options] {
-         return parallel::run_session(options->run.session, [&](parallel::Session& session) {
-           require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started", session.size());
-           const OpenModel open = open_model(session, options->run);
-           RunningModel running = start_model(session, open, options->run);
-           bench::bench_engine(options->bench, *running.model, std::cout);
-           require(static_cast<bool>(std::cout.flush()), ExitCode::stopped, "standard output: cannot be written");
-           return ExitCode::ok;
-         });
-       }});
+  commands.push_back({app, [options] {
+                        return parallel::run_session(options->run.session, [&](parallel::Session& session) {
+                          require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started",
+                                  session.size());
+                          const OpenModel open = open_model(session, options->run);
+                          RunningModel running = start_model(session, open, options->run);
+                          bench::bench_engine(options->bench, *running.model, std::cout);
+                          flush_output();
+                          return ExitCode::ok;
+                        });
+                      }});
 }
 
 }  // namespace bathys::apps

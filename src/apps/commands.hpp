@@ -33,6 +33,9 @@ void add_bench_engine(CLI::App& bench, Commands& commands);  // below bench
 void add_generate(CLI::App& program, Commands& commands);
 void add_version(CLI::App& program, Commands& commands);
 
+// What a bench printed to std::cout has arrived, or Error(stopped).
+void flush_output();
+
 // "0.1.0 (commit abc)".
 [[nodiscard]] std::string program_version();
 

@@ -44,6 +44,8 @@ std::int64_t Engine::pending() const {
 
 const EngineCounters& Engine::counters() const { return state_->counters; }
 
+const std::vector<model::LayerCounters>& Engine::rows_computed() const { return state_->model.counters(); }
+
 bool Engine::wants_jobs() const {
   const State& s = *state_;
   std::int64_t rows = 0, tracks = std::ssize(s.alive);
@@ -150,7 +152,6 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
   const std::vector<model::RowFailure> failures = model.run(step);
   const std::vector<HeadAnswer> answers = model.head(queries);
   ++counters.steps;
-  counters.computed = model.counters();
   (prefill ? counters.prefill_s : counters.decode_s) += timer.seconds();
 
   // Of a sequence's rows and logits that are not finite the first is told, however they were cut into steps.

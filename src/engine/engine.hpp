@@ -23,8 +23,8 @@ struct EngineCounters {
   std::int64_t prefill_rows = 0, decode_rows = 0;
   std::int64_t scored_tokens = 0, generated_tokens = 0;
   double prefill_s = 0, decode_s = 0;  // steps that hold only decode rows count as decode
-  // Per layer, the rows that the sequences ended so far needed, each by itself, and those that the model computed.
-  std::vector<model::LayerCounters> needed, computed;
+  // Per layer, the rows that the sequences ended so far needed, each by itself; rows_computed() has those computed.
+  std::vector<model::LayerCounters> needed;
 };
 
 // Runs jobs on ragged steps.  Every rank holds an Engine; the tensor ranks of a group make the same calls with the same
@@ -51,6 +51,8 @@ class Engine {
   // Results of jobs that ended since the last call, in the order they ended.
   std::vector<JobResult> take_finished();
   [[nodiscard]] const EngineCounters& counters() const;
+  // Per layer, the rows that the model has computed, shared ones once.
+  [[nodiscard]] const std::vector<model::LayerCounters>& rows_computed() const;
 
  private:
   struct State;

@@ -17,7 +17,6 @@ struct Engine::State {
   State(model::Model& model_in, const tokenizer::Tokenizer* tokenizer_in, const EngineOptions& options_in)
       : model(model_in), tokenizer(tokenizer_in), options(options_in) {
     counters.needed.resize(static_cast<std::size_t>(model.config().n_layers));
-    counters.computed = model.counters();
   }
 
   model::Model& model;

@@ -28,6 +28,18 @@ void meet(PrefixNode& node, const Track& track) {
   node.many_jobs = node.many_jobs || node.first_job != track.job->number;
 }
 
+// A node below `parent` for the first `end` tokens of a track.
+std::unique_ptr<PrefixNode> planned(PrefixNode& parent, const Track& like, std::int64_t end) {
+  auto node = std::make_unique<PrefixNode>();
+  node->parent = &parent;
+  node->track.kind = Track::Kind::prefix;
+  node->track.node = node.get();
+  node->track.tokens.assign(like.tokens.begin(), like.tokens.begin() + end);
+  node->track.end = node->track.full_length = end;
+  node->track.first_wanted = like.first_wanted;
+  return node;
+}
+
 template <class Visit>
 void each_node(PrefixNode& node, const Visit& visit) {
   for (const auto& child : node.children) {
@@ -91,14 +103,8 @@ void PrefixTree::insert(Track& track) {
 
 // A planned node for the first `end` tokens of `like`.
 PrefixNode& PrefixTree::branch(PrefixNode& parent, const Track& like, std::int64_t end) {
-  PrefixNode& node = *parent.children.emplace_back(std::make_unique<PrefixNode>());
-  node.parent = &parent;
+  PrefixNode& node = *parent.children.emplace_back(planned(parent, like, end));
   node.first_job = like.job->number;
-  node.track.kind = Track::Kind::prefix;
-  node.track.node = &node;
-  node.track.tokens.assign(like.tokens.begin(), like.tokens.begin() + end);
-  node.track.end = node.track.full_length = end;
-  node.track.first_wanted = like.wanted_from;
   return node;
 }
 
@@ -107,15 +113,9 @@ PrefixNode& PrefixTree::split(PrefixNode& node, std::int64_t at) {
   PrefixNode& parent = *node.parent;
   const auto place = std::find_if(parent.children.begin(), parent.children.end(),
                                   [&](const auto& child) { return child.get() == &node; });
-  auto upper = std::make_unique<PrefixNode>();
-  upper->parent = &parent;
+  std::unique_ptr<PrefixNode> upper = planned(parent, node.track, at);
   upper->first_job = node.first_job;
   upper->many_jobs = node.many_jobs;
-  upper->track.kind = Track::Kind::prefix;
-  upper->track.node = upper.get();
-  upper->track.tokens.assign(node.track.tokens.begin(), node.track.tokens.begin() + at);
-  upper->track.end = upper->track.full_length = at;
-  upper->track.first_wanted = node.track.first_wanted;
   node.parent = upper.get();
   upper->children.push_back(std::move(*place));
   *place = std::move(upper);

@@ -89,7 +89,7 @@ struct EvalRun::State {
   void keep(const InFlight& job, const engine::JobResult& result);
   [[nodiscard]] std::int64_t reasons_to_stop() const;
   StepFlags decide(std::int64_t pending);
-  void count_engine(const engine::EngineCounters& counters);
+  void count_engine(const engine::Engine& engine);
   void wait_for_others(parallel::Watchdog* watchdog);
   void note_progress();
   void report_status(const char* state, bool always);

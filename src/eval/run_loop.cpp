@@ -128,12 +128,14 @@ StepFlags EvalRun::State::decide(std::int64_t pending) {
   return out;
 }
 
-void EvalRun::State::count_engine(const engine::EngineCounters& engine) {
-  progress.prefill_s = engine.prefill_s;
-  progress.decode_s = engine.decode_s;
-  progress.prefill_rows = engine.prefill_rows;
-  progress.decode_rows = engine.decode_rows;
-  progress.layers = {engine.needed, engine.computed};
+void EvalRun::State::count_engine(const engine::Engine& engine) {
+  const engine::EngineCounters& counted = engine.counters();
+  progress.prefill_s = counted.prefill_s;
+  progress.decode_s = counted.decode_s;
+  progress.prefill_rows = counted.prefill_rows;
+  progress.decode_rows = counted.decode_rows;
+  progress.layers.needed = counted.needed;
+  progress.layers.computed = engine.rows_computed();
   progress.total_s = progress.load_s + clock.seconds();
 }
 
@@ -176,7 +178,7 @@ void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) 
       keep(in_flight.at(result.tag), result);
       in_flight.erase(result.tag);
     }
-    count_engine(engine.counters());
+    count_engine(engine);
     if (watchdog != nullptr) watchdog->progress(fmt::format("step {}", engine.counters().steps));
     note_progress();
     report_status(flags.stop ? "cancelling" : "in_progress", false);

@@ -16,12 +16,6 @@ using kernels::first_rows;
 
 constexpr std::int32_t kNoLayer = std::numeric_limits<std::int32_t>::max();
 
-LocalSizes local_sizes(const config::ModelConfig& config, const ModelWeights& weights, int peers) {
-  const LayerWeights& layer = weights.layers.front();
-  return {static_cast<int>(layer.attention.wq_b.n / config.head_dim), static_cast<int>(layer.attention.wo_a.count),
-          layer.experts.local, weights.head.n, peers};
-}
-
 kernels::Vec<const float> frequencies(const config::ModelConfig& c, bool compressed) {
   kernels::RopeSettings settings{.rope_dim = c.rope_head_dim,
                                  .theta = compressed ? c.compress_rope_theta : c.rope_theta};
@@ -53,7 +47,7 @@ Model::State::State(const config::ModelConfig& config_in, ModelWeights weights_i
       caches(config),
       plan(config, caches.layout(), options.max_rows, options.cone),
       groups(*grid.peers, config.n_layers),
-      work(config, local_sizes(config, weights, grid.peers->size()), options.max_rows, options.head_rows),
+      work(config, local_sizes(config, grid.layout, grid.replica->rank()), options.max_rows, options.head_rows),
       window_freqs(frequencies(config, false)),
       compressed_freqs(frequencies(config, true)),
       counters(static_cast<std::size_t>(config.n_layers)) {

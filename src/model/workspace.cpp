@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/workspace.hpp"
 
+#include "catalog/shard_range.hpp"
 #include "kernels/cache.hpp"
 
 #include <algorithm>
@@ -47,6 +48,16 @@ void each_buffer(W& w, F&& f) {
 }
 
 }  // namespace
+
+LocalSizes local_sizes(const config::ModelConfig& config, const parallel::Layout& layout, int replica_rank) {
+  const int ranks = layout.groups * layout.tensor;
+  const auto of_tensor = [&](std::int64_t total) {
+    return catalog::shard_range(total, layout.tensor, replica_rank % layout.tensor).size();
+  };
+  return {static_cast<int>(of_tensor(config.n_heads)), static_cast<int>(of_tensor(config.o_groups)),
+          static_cast<int>(catalog::shard_range(config.n_routed_experts, ranks, replica_rank).size()),
+          of_tensor(config.vocab_size), layout.groups};
+}
 
 Workspace::Workspace(const config::ModelConfig& c, const LocalSizes& local, std::int64_t t, std::int64_t n_head_rows) {
   const std::int64_t dim = c.dim, copies = c.hc_mult, k = c.n_activated_experts, inter = c.moe_inter_dim;

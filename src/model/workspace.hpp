@@ -4,6 +4,7 @@
 #include "config/model_config.hpp"
 #include "kernels/hyper_connection.hpp"
 #include "kernels/linear.hpp"
+#include "parallel/rank_grid.hpp"
 
 #include <cstdint>
 
@@ -21,6 +22,9 @@ struct LocalSizes {
   std::int64_t vocab = 0;  // vocabulary rows
   int peers = 1;           // groups of the replica, whose rows meet in the experts
 };
+// Those of the rank that stands at `replica_rank` in its replica.
+[[nodiscard]] LocalSizes local_sizes(const config::ModelConfig& config, const parallel::Layout& layout,
+                                     int replica_rank);
 
 // Every buffer of a step, allocated once for max_rows.  What a layer reads of it, it (or a layer before it in the same
 // step) has written: poison() fills all of it with NaN to show where that is not so.

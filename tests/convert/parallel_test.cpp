@@ -6,8 +6,8 @@
 #include "convert/synth.hpp"
 #include "convert/team.hpp"
 #include "convert/verify.hpp"
+#include "io/ranks_folder.hpp"
 #include "io/shard_index.hpp"
-#include "io/temp_folder.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/signals.hpp"
@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
-#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -28,23 +27,8 @@ using test::kNano;
 using test::slurp;
 using test::spit;
 
-// One folder for all ranks, made by rank 0.
-class Ranks : public testing::Test {
+class Ranks : public test::RanksFolder {
  protected:
-  void SetUp() override {
-    world_ = parallel::make_world_collectives();
-    if (world_->rank() == 0) folder_.emplace();
-    root_ = world_->broadcast_host(folder_ ? folder_->path() : std::string(), 0);
-  }
-  void TearDown() override { world_->barrier(); }
-
-  template <class Work>
-  void on_first_rank(Work&& work) {
-    if (world_->rank() == 0) work();
-    world_->barrier();
-  }
-  [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
-
   // The words with which every rank alike refuses, without the number of the rank that speaks.
   template <class Work>
   std::string refusal(ExitCode code, Work&& work) {
@@ -59,10 +43,6 @@ class Ranks : public testing::Test {
     if (text.starts_with("rank ")) text = text.substr(text.find(": ") + 2);
     return text;
   }
-
-  std::unique_ptr<parallel::Collectives> world_;
-  std::optional<test::TempFolder> folder_;
-  std::string root_;
 };
 
 TEST_F(Ranks, WriteTheShardsThatOneWrites) {

@@ -303,15 +303,7 @@ TEST(Fuzz, TextsComeBackFromTheirIds) {
           below(random, below(random, 2) == 0 ? 259 : static_cast<std::size_t>(tokenizer.vocab_size())));
     }
     const bool skip_special = below(random, 2) == 0;
-    StreamDecoder stream(tokenizer, skip_special);
-    std::string joined;
-    for (const TokenId id : ids) {
-      const std::string part = stream.push(id);
-      ASSERT_TRUE(is_valid_utf8(part));
-      joined += part;
-    }
-    joined += stream.finish();
-    ASSERT_EQ(joined, tokenizer.decode(ids, skip_special));
+    ASSERT_NO_FATAL_FAILURE(test::expect_streams_as_it_decodes(tokenizer, ids, skip_special));
   });
 }
 

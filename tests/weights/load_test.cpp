@@ -6,7 +6,7 @@
 #include "convert/source_model.hpp"
 #include "convert/synth.hpp"
 #include "core/error.hpp"
-#include "io/temp_folder.hpp"
+#include "io/ranks_folder.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 
@@ -14,7 +14,6 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -92,24 +91,8 @@ class IgnoringSink : public WeightSink {
   void end(const catalog::DatasetSpec& /*dataset*/) override {}
 };
 
-// One folder for all ranks, made by rank 0.
-class Load : public testing::Test {
+class Load : public test::RanksFolder {
  protected:
-  void SetUp() override {
-    world_ = parallel::make_world_collectives();
-    if (world_->rank() == 0) folder_.emplace();
-    root_ = world_->broadcast_host(folder_ ? folder_->path() : std::string(), 0);
-  }
-  void TearDown() override { world_->barrier(); }
-
-  // Runs `work` on rank 0, then lets the others go on.
-  template <class Work>
-  void on_first_rank(Work&& work) {
-    if (world_->rank() == 0) work();
-    world_->barrier();
-  }
-  [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
-
   void expect_loaded(const std::string& checkpoint, const std::string& shards, const LoadOptions& options) {
     const std::int64_t read = expect_loaded(convert::SourceModel(checkpoint), open_shards(*world_, shards), options);
     if (!options.direct && !options.wanted) {
@@ -150,10 +133,6 @@ class Load : public testing::Test {
     for (const auto word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
     EXPECT_EQ(world_->broadcast_host(text, 0), text);
   }
-
-  std::unique_ptr<parallel::Collectives> world_;
-  std::optional<test::TempFolder> folder_;
-  std::string root_;
 };
 
 TEST_F(Load, BringsEveryRankItsSlicesOfTheNanoModel) {

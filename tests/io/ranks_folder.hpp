@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "io/temp_folder.hpp"
+#include "parallel/collectives.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace bathys::test {
+
+// One scratch folder for all ranks of a test program, made by rank 0.
+class RanksFolder : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    world_ = parallel::make_world_collectives();
+    if (world_->rank() == 0) folder_.emplace();
+    root_ = world_->broadcast_host(folder_ ? folder_->path() : std::string(), 0);
+  }
+  void TearDown() override { world_->barrier(); }
+
+  // Runs `work` on rank 0, then lets the others go on.
+  template <class Work>
+  void on_first_rank(Work&& work) {
+    if (world_->rank() == 0) work();
+    world_->barrier();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
+
+  std::unique_ptr<parallel::Collectives> world_;
+
+ private:
+  std::optional<TempFolder> folder_;
+  std::string root_;
+};
+
+}  // namespace bathys::test
