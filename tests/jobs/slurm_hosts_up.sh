@@ -4,9 +4,11 @@
 # slurm_hosts_up.sh DIR N. Commands run on host I by `DIR/on hI COMMAND...`, with SLURM_CONF=DIR/slurm.conf. End it by
 # slurm_hosts_down.sh DIR. Needs root, iproute2, slurm-wlm and munge; touches no Slurm that is installed.
 set -euo pipefail
+# shellcheck source=tests/jobs/slurm_common.sh
+source "$(dirname "${BASH_SOURCE[0]}")/slurm_common.sh"
 dir=$(realpath "$1") nodes=$2 tag=b$$
 echo "$tag" >"$dir/tag"
-mkdir -p "$dir"/{state,log,run,hosts}
+mkdir -p "$dir/hosts"
 ip netns add "$tag-sw"
 ip -n "$tag-sw" link add br0 type bridge
 ip -n "$tag-sw" link set br0 up
@@ -31,17 +33,10 @@ shift
 exec nsenter --net=/run/netns/$tag-\$h unshare -u -m bash -c 'mount --bind "\$0/hosts/hosts" /etc/hosts; hostname "\$1"; export TMPDIR=\$0/tmp.\$1; shift; exec "\$@"' "$dir" "\$h" "\$@"
 ON
 chmod +x "$dir/on"
-head -c 128 /dev/urandom >"$dir/munge.key"
-chmod 400 "$dir/munge.key"
-munged --force --key-file="$dir/munge.key" --socket="$dir/run/munge.sock" --pid-file="$dir/run/munged.pid" \
-  --log-file="$dir/log/munged.log" --seed-file="$dir/run/seed"
+start_munge "$dir"
 {
-  printf '%s\n' ClusterName=bathys "SlurmctldHost=h1(10.77.0.1)" "AuthInfo=socket=$dir/run/munge.sock,cred_expire=5" \
-    SlurmUser=root "StateSaveLocation=$dir/state" "SlurmdSpoolDir=$dir/spool.%n" "TmpFS=$dir/tmp.%n" \
-    "SlurmctldPidFile=$dir/run/ctld.pid" "SlurmdPidFile=$dir/run/slurmd.%n.pid" "SlurmctldLogFile=$dir/log/ctld.log" \
-    "SlurmdLogFile=$dir/log/slurmd.%n.log" ProctrackType=proctrack/linuxproc SelectType=select/cons_tres SelectTypeParameters=CR_Core \
-    SchedulerParameters=sched_interval=1,sched_min_interval=100000,batch_sched_delay=0,bf_interval=1 ReturnToService=2 KillWait=3 \
-    SlurmdTimeout=10 SlurmdParameters=config_overrides
+  print_common_conf "$dir"
+  printf '%s\n' "SlurmctldHost=h1(10.77.0.1)"
   for i in $(seq "$nodes"); do
     echo "NodeName=h$i NodeAddr=10.77.0.$i CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=1000"
   done
@@ -50,9 +45,4 @@ munged --force --key-file="$dir/munge.key" --socket="$dir/run/munge.sock" --pid-
 export SLURM_CONF="$dir/slurm.conf"
 "$dir/on" h1 slurmctld -f "$SLURM_CONF"
 for i in $(seq "$nodes"); do "$dir/on" "h$i" slurmd -f "$SLURM_CONF"; done
-for _ in $(seq 100); do
-  [ "$("$dir/on" h1 sinfo -h -o %T | sort -u)" = idle ] && exit 0
-  sleep 0.1
-done
-echo "slurm_hosts_up: the nodes did not become idle within 10 s; logs are in $dir/log" >&2
-exit 1
+wait_until_idle "$dir" "$dir/on" h1 sinfo
