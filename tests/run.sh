@@ -32,6 +32,7 @@ while [ $# -gt 0 ]; do
   shift
 done
 cd "$bathys_root" || exit 2
+if [ "$full" = yes ]; then export BATHYS_FULL=1; else unset BATHYS_FULL; fi  # the whole product of cases, or a cover of it
 mpi_environment
 
 # ---- stages: each a function; 0 passed, 77 skipped (its last line says why), anything else failed ----
@@ -89,11 +90,7 @@ stage_test() {  # PRESET [CTEST OPTION...]
   local dir
   dir=$(preset_dir "$1")
   shift
-  if [ "$full" = no ]; then
-    set -- "$@" -LE '^(slow|full)$'
-  else
-    export BATHYS_FULL=1 # tests with a cover and a whole product of cases run the whole
-  fi
+  if [ "$full" = no ]; then set -- "$@" -LE '^(slow|full)$'; fi
   ctest --test-dir "$dir" --parallel "$bathys_jobs" --output-on-failure --no-tests=error "$@"
 }
 

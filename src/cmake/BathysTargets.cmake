@@ -15,6 +15,15 @@ function(bathys_add_library name)
   endif()
 endfunction()
 
+# bathys_limit(VARIABLE SECONDS): a test's TIMEOUT, which ends what hangs. The whole products of `tests/run.sh --full`, which sets
+# BATHYS_FULL before it configures, may take sixteen times what the quick tier's cover of them may.
+function(bathys_limit variable seconds)
+  if("$ENV{BATHYS_FULL}" STREQUAL "1")
+    math(EXPR seconds "16 * ${seconds}")
+  endif()
+  set(${variable} ${seconds} PARENT_SCOPE)
+endfunction()
+
 # One test program:  bathys_add_test(kernels_linear SOURCES linear_test.cpp LIBS bathys_kernels LABELS unit [NP 1 2 4] [TIMEOUT s]
 #                                    [ENV a=b ...] [ARGS ...])
 # Without NP it runs as it is; with NP it runs under mpirun once per size (test names end in _npN).  Label defaults to unit, with NP
@@ -24,6 +33,7 @@ function(bathys_add_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  bathys_limit(limit ${ARG_TIMEOUT})
   add_executable(${name}_test ${ARG_SOURCES})
   target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)  # what is tested is optimized, the test need not be
   # src first: a header of a test folder never stands in for one of the same name in the program.
@@ -37,7 +47,7 @@ function(bathys_add_test name)
     endif()
     foreach(np IN LISTS ARG_NP)
       add_test(NAME ${name}_np${np} COMMAND ${MPIEXEC_EXECUTABLE} ${BATHYS_MPIEXEC_FLAGS} -n ${np} $<TARGET_FILE:${name}_test> ${ARG_ARGS})
-      set_tests_properties(${name}_np${np} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2
+      set_tests_properties(${name}_np${np} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit} PROCESSORS 2
         ENVIRONMENT "${environment};${BATHYS_MPI_TEST_ENV}")
     endforeach()
   else()
@@ -46,7 +56,7 @@ function(bathys_add_test name)
       set(ARG_LABELS unit)
     endif()
     add_test(NAME ${name} COMMAND ${name}_test ${ARG_ARGS})
-    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} ENVIRONMENT "${environment}")
+    set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit} ENVIRONMENT "${environment}")
   endif()
 endfunction()
 
@@ -58,10 +68,11 @@ function(bathys_add_python_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
+  bathys_limit(limit ${ARG_TIMEOUT})
   if(NOT ARG_LABELS)
     set(ARG_LABELS app)
   endif()
   add_test(NAME ${name} COMMAND bash ${PROJECT_SOURCE_DIR}/tests/support/python_test.sh ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SCRIPT} ${ARG_ARGS})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${limit} SKIP_RETURN_CODE 77
     ENVIRONMENT "OMP_NUM_THREADS=1;OMP_PROC_BIND=false;${ARG_ENV}")
 endfunction()
