@@ -32,14 +32,7 @@ class Ranks : public test::RanksFolder {
   // The words with which every rank alike refuses, without the number of the rank that speaks.
   template <class Work>
   std::string refusal(ExitCode code, Work&& work) {
-    std::string text = "nothing";
-    try {
-      work();
-    } catch (const parallel::AgreedError& error) {
-      text = error.what();
-      EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << text;
-    }
-    EXPECT_EQ(world_->broadcast_host(text, 0), text);
+    std::string text = agreed_refusal(code, std::forward<Work>(work));
     if (text.starts_with("rank ")) text = text.substr(text.find(": ") + 2);
     return text;
   }

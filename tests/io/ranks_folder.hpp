@@ -2,6 +2,7 @@
 #pragma once
 
 #include "io/temp_folder.hpp"
+#include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 
 #include <memory>
@@ -27,6 +28,19 @@ class RanksFolder : public ::testing::Test {
   void on_first_rank(Work&& work) {
     if (world_->rank() == 0) work();
     world_->barrier();
+  }
+  // The words in which all ranks alike refuse with this code, or "nothing".
+  template <class Work>
+  std::string agreed_refusal(ExitCode code, Work&& work) {
+    std::string text = "nothing";
+    try {
+      work();
+    } catch (const parallel::AgreedError& error) {
+      text = error.what();
+      EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << text;
+    }
+    EXPECT_EQ(world_->broadcast_host(text, 0), text);
+    return text;
   }
   [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/launch.hpp"
 
-#include "core/error.hpp"
+#include "parallel/start_support.hpp"
 
-#include <map>
 #include <string>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,24 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Environment with(std::map<std::string, std::string> variables) {
-  return [variables = std::move(variables)](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
-
-template <class Work>
-std::string usage_error(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Launch, VariablesOfAnAllocationWithoutAStepAreOneRank) {
   const Launch launch =

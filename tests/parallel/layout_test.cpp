@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.hpp"
 #include "parallel/device_binding.hpp"
 #include "parallel/rank_grid.hpp"
+#include "parallel/start_support.hpp"
 
 #include <string>
 
@@ -12,17 +12,6 @@ namespace bathys::parallel {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <class Work>
-std::string usage_error(Work&& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Layout, IsReadInAnyOrderWithDefaults) {
   EXPECT_EQ(parse_layout("replicas=2,groups=3,tensor=4"), (Layout{2, 3, 4}));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/threads.hpp"
 
+#include "parallel/start_support.hpp"
+
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
-#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,13 +16,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-Environment with(std::map<std::string, std::string> variables) {
-  return [variables = std::move(variables)](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? nullptr : found->second.c_str();
-  };
-}
 
 TEST(Threads, TheOptionComesFirstThenOmpNumThreads) {
   const CpuLimits limits{.mask_cpus = 8};

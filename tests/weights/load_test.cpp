@@ -123,15 +123,8 @@ class Load : public test::RanksFolder {
   // Expects the same Error on every rank.
   template <class Work>
   void expect_agreed(ExitCode code, std::initializer_list<std::string_view> words, Work&& work) {
-    std::string text = "nothing";
-    try {
-      work();
-    } catch (const parallel::AgreedError& error) {
-      text = error.what();
-      EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(code)) << text;
-    }
+    const std::string text = agreed_refusal(code, std::forward<Work>(work));
     for (const auto word : words) EXPECT_NE(text.find(word), std::string::npos) << text;
-    EXPECT_EQ(world_->broadcast_host(text, 0), text);
   }
 };
 
