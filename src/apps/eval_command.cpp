@@ -133,6 +133,7 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   eval_options.memory_gib = options.run.memory_gib;
   eval_options.no_new_answers = options.no_new_answers;
   eval_options.max_in_flight = 2 * sequences_alive(options.run);
+  eval_options.cpus = session.cpus();
   eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
   if (run.n_left() > 0 && !options.no_new_answers) {
@@ -178,6 +179,10 @@ void add_eval(CLI::App& program, Commands& commands) {
       ->capture_default_str();
   app->add_option("--status-seconds", eval.status_seconds, "between progress lines")
       ->check(number(0))
+      ->capture_default_str();
+  app->add_option("--prepare-threads", eval.prepare_threads,
+                  "threads of each rank that turn text into tokens ahead of the steps, beside --threads; 0: none")
+      ->check(whole_number(0, 256))
       ->capture_default_str();
   app->add_flag("--dry-run", options->dry_run,
                 "check the requests and count their tokens; reads no weights and writes nothing");

@@ -38,7 +38,9 @@ struct EvalOptions {
   double status_seconds = 10;          // between progress lines
   std::string layout;
   double memory_gib = 0;             // 0: not limited
-  std::int64_t max_in_flight = 128;  // jobs that a group holds and has not finished
+  std::int64_t max_in_flight = 128;  // jobs that a group's engine holds and has not finished
+  int prepare_threads = 1;           // of each rank, that turn requests into tokens ahead of the steps; 0: none
+  std::vector<unsigned char> cpus;   // where those may run, one bit each; empty: as the caller
 };
 
 // What the run is about, before any weight is read.

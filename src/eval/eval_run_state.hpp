@@ -6,6 +6,7 @@
 #include "core/timer.hpp"
 #include "eval/eval_run.hpp"
 #include "eval/journal.hpp"
+#include "eval/look_ahead.hpp"
 #include "eval/result_files.hpp"
 #include "eval/run_counters.hpp"
 
@@ -63,7 +64,8 @@ struct EvalRun::State {
   Progress progress;
   std::vector<PhaseSeconds> ranks_seconds;
   std::unordered_map<std::int64_t, InFlight> in_flight;
-  std::int64_t next_seen = 0;  // requests that were taken, as last seen
+  std::int64_t next_seen = 0;        // requests that were taken, as last seen
+  std::unique_ptr<LookAhead> ahead;  // those of this group that the engine has not got yet
   bool worked = false;
   bool too_many_failed = false;
   double stop_asked_s = -1;
@@ -84,8 +86,10 @@ struct EvalRun::State {
 
   // run_loop.cpp
   void loop(engine::Engine& engine, parallel::Watchdog* watchdog);
+  void begin_look_ahead();
+  void take(std::int64_t n);
   void take_requests(engine::Engine& engine);
-  void submit(engine::Engine& engine, std::size_t next);
+  void submit(engine::Engine& engine);
   void keep(const InFlight& job, const engine::JobResult& result);
   [[nodiscard]] std::int64_t reasons_to_stop() const;
   StepFlags decide(std::int64_t pending);

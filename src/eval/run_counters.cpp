@@ -22,6 +22,11 @@ bool RunCounters::heard() {
   return more;
 }
 
+std::int64_t look_ahead_of(std::int64_t left, int takers) {
+  constexpr std::int64_t kMost = 256;
+  return std::min(kMost, takers == 1 ? left : left / (4 * takers));
+}
+
 std::int64_t chunk_to_take(std::int64_t left, int takers, std::int64_t room) {
   const std::int64_t share = takers == 1 ? left : left / (2 * takers);
   return std::max<std::int64_t>(1, std::min(share, room));

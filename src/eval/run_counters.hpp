@@ -48,4 +48,8 @@ class RunCounters {
 //   left: requests that nobody has taken, as last seen   room: what this group can hold   result: 1 .. room
 [[nodiscard]] std::int64_t chunk_to_take(std::int64_t left, int takers, std::int64_t room);
 
+// How many requests may wait, being prepared, before a group's engine: nothing where `left` is few, since no other
+// group can take them.
+[[nodiscard]] std::int64_t look_ahead_of(std::int64_t left, int takers);
+
 }  // namespace bathys::eval

@@ -19,14 +19,35 @@ namespace {
 constexpr auto kFirstPause = std::chrono::milliseconds(1);
 constexpr auto kLongestPause = std::chrono::milliseconds(4);
 
+// Jobs that the engine gets in a step without needing them yet.
+constexpr std::int64_t kPlentyPerStep = 64;
+
 }  // namespace
 
-void EvalRun::State::submit(engine::Engine& engine, std::size_t next) {
+void EvalRun::State::begin_look_ahead() {
+  const auto prepare = [this](std::size_t next) {
+    return prepare_task(requests[todo[next].first], subject.tasks, todo[next].second);
+  };
+  ahead =
+      std::make_unique<LookAhead>(prepare, LookAhead::Limits{.threads = options.prepare_threads, .cpus = options.cpus});
+}
+
+// The first rank of the group takes the next n requests, its tensor ranks are told.
+void EvalRun::State::take(std::int64_t n) {
+  std::int64_t first = writes() ? counters->take(n) : 0;
+  grid->tensor->broadcast_host(&first, sizeof first, 0);
+  next_seen = first + n;
+  const std::int64_t last = std::min(next_seen, n_todo());
+  for (std::int64_t next = first; next < last; ++next) ahead->ask(static_cast<std::size_t>(next));
+}
+
+void EvalRun::State::submit(engine::Engine& engine) {
   const Timer timer;
+  auto [next, task] = ahead->take();
   InFlight job;
   job.request = todo[next].first;
   job.repeats = todo[next].second;
-  job.task = prepare_task(requests[job.request], subject.tasks, job.repeats);
+  job.task = std::move(task);
   job.submitted_s = clock.seconds();
   progress.prepare_s += timer.seconds();
   const auto tag = static_cast<std::int64_t>(next);
@@ -43,23 +64,27 @@ void EvalRun::State::submit(engine::Engine& engine, std::size_t next) {
   in_flight.emplace(tag, std::move(job));
 }
 
-// The first rank of the group takes, its tensor ranks are told.  While there are plenty, a group holds as many as it
-// may: sequences share beginnings within what it holds.  Where they get few it takes what its next steps need and one
-// chunk a step, since no other group can take what it holds.
+// While there are plenty, a group's engine holds as many as it may: sequences share beginnings within what it holds.
+// They come to it over the first steps, so that the first need not wait for all.  Where they get few it gets what its
+// next steps need, since no other group can take what this one holds; look_ahead_of() bounds what waits before it.
+// Nothing here depends on how fast tasks are prepared: the tensor ranks of a group do the same.
 void EvalRun::State::take_requests(engine::Engine& engine) {
+  const std::int64_t wanted = look_ahead_of(n_todo() - next_seen, takers()) - ahead->waiting();
+  if (wanted > 0) take(wanted);
   std::int64_t handled = 0;  // a bound on those that need no engine too: stops are looked at between
-  while (next_seen < n_todo() && handled < options.max_in_flight && engine.pending() < options.max_in_flight) {
-    const bool plenty = takers() == 1 || n_todo() - next_seen >= 2 * takers() * options.max_in_flight;
-    if (!plenty && !engine.wants_jobs()) return;
-    const std::int64_t room = options.max_in_flight - std::max(engine.pending(), handled);
-    const std::int64_t wanted = chunk_to_take(n_todo() - next_seen, takers(), room);
-    std::int64_t first = writes() ? counters->take(wanted) : 0;
-    grid->tensor->broadcast_host(&first, sizeof first, 0);
-    next_seen = first + wanted;
-    const std::int64_t last = std::min(next_seen, n_todo());
-    for (std::int64_t next = first; next < last; ++next) submit(engine, static_cast<std::size_t>(next));
-    handled += wanted;
-    if (!plenty) return;
+  bool took_few = false;
+  while (handled < options.max_in_flight && engine.pending() < options.max_in_flight) {
+    const std::int64_t left = n_todo() - next_seen;
+    const bool plenty = takers() == 1 || left >= 2 * takers() * options.max_in_flight;
+    if (!(plenty && handled < kPlentyPerStep) && !engine.wants_jobs()) return;
+    if (ahead->waiting() == 0) {
+      if (left <= 0 || took_few) return;
+      take(chunk_to_take(left, takers(), options.max_in_flight - std::max(engine.pending(), handled)));
+      took_few = !plenty;
+      continue;  // others may have been first
+    }
+    submit(engine);
+    ++handled;
   }
 }
 
@@ -107,7 +132,7 @@ StepFlags EvalRun::State::decide(std::int64_t pending) {
   flags[kBroken] = (reasons & RunCounters::kBroken) != 0 ? 1 : 0;
   if (leads_replica() && stop_asked_s >= 0 && clock.seconds() - stop_asked_s > options.grace_seconds) flags[kDrop] = 1;
   flags[kPending] = pending > 0 ? 1 : 0;
-  flags[kOpen] = next_seen < n_todo() ? 1 : 0;
+  flags[kOpen] = next_seen < n_todo() || ahead->waiting() > 0 ? 1 : 0;
   grid->replica->all_reduce_host(flags, parallel::Reduce::max);
   if (leads_replica()) {
     const std::int64_t all = flags[kStop] * RunCounters::kStopAsked | flags[kTooMany] * RunCounters::kTooManyFailed |
@@ -170,9 +195,14 @@ void EvalRun::State::report_status(const char* state, bool always) {
 }
 
 void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) {
+  begin_look_ahead();
   StepFlags flags = decide(engine.pending());
   while (flags.busy && !flags.broken && !flags.drop) {
-    if (!flags.stop) take_requests(engine);
+    if (flags.stop) {
+      ahead->drop();
+    } else {
+      take_requests(engine);
+    }
     engine.step();
     for (engine::JobResult& result : engine.take_finished()) {
       keep(in_flight.at(result.tag), result);
@@ -184,6 +214,7 @@ void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) 
     report_status(flags.stop ? "cancelling" : "in_progress", false);
     flags = decide(engine.pending());
   }
+  ahead.reset();
 }
 
 // Other replicas may have work for long after this one has ended: their steps count as progress, and a rank that waits

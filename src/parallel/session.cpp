@@ -116,8 +116,8 @@ int count_mask_sharers(Collectives& world, int node, const std::vector<unsigned 
   return std::atoi(count_of_rank.c_str() + begin);
 }
 
-ThreadChoice choose_threads_of_rank(Collectives& world, const NodeBoard& board, int requested) {
-  const std::vector<unsigned char> mask = affinity_mask();
+ThreadChoice choose_threads_of_rank(Collectives& world, const NodeBoard& board, int requested,
+                                    const std::vector<unsigned char>& mask) {
   CpuLimits limits;
   limits.mask_cpus = count_cpus(mask);
   limits.mask_sharers = count_mask_sharers(world, board.node(), mask);
@@ -158,7 +158,8 @@ struct Session::State {
   void start(const SessionOptions& options) {
     board = NodeBoard::over_node();
     world = make_world_collectives({.board = board.get()});
-    threads = choose_threads_of_rank(*world, *board, options.threads);
+    cpus = affinity_mask();  // before OpenMP binds this thread to some of them
+    threads = choose_threads_of_rank(*world, *board, options.threads, cpus);
     device = choose_device_of_rank(*world, *board);
     kokkos.emplace(threads.threads, device);
     watchdog.emplace(*board, world->size() > 1 ? options.watchdog_s : 0, mpi.may_call_from_threads());
@@ -168,6 +169,7 @@ struct Session::State {
   MpiLibrary mpi;
   std::unique_ptr<NodeBoard> board;
   std::unique_ptr<Collectives> world;
+  std::vector<unsigned char> cpus;
   ThreadChoice threads;
   int device = -1;
   std::optional<KokkosLibrary> kokkos;
@@ -241,6 +243,7 @@ int Session::node() const { return state_->board->node(); }
 int Session::n_nodes() const { return state_->board->n_nodes(); }
 const std::string& Session::host() const { return state_->board->host(); }
 int Session::threads() const { return state_->threads.threads; }
+const std::vector<unsigned char>& Session::cpus() const { return state_->cpus; }
 int Session::device() const { return state_->device; }
 Collectives& Session::world() { return *state_->world; }
 Watchdog& Session::watchdog() { return *state_->watchdog; }

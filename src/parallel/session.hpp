@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace bathys::parallel {
 
@@ -42,7 +43,9 @@ class Session {
   [[nodiscard]] int n_nodes() const;
   [[nodiscard]] const std::string& host() const;
   [[nodiscard]] int threads() const;  // of this rank; also meant for pools that are not Kokkos's
-  [[nodiscard]] int device() const;   // index of the GPU, -1 on a CPU
+  // The CPUs that this process was given, one bit each: the calling thread may be bound to fewer by OpenMP.
+  [[nodiscard]] const std::vector<unsigned char>& cpus() const;
+  [[nodiscard]] int device() const;  // index of the GPU, -1 on a CPU
 
   [[nodiscard]] Collectives& world();  // all ranks, over MPI
   [[nodiscard]] Watchdog& watchdog();

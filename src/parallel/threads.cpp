@@ -120,6 +120,16 @@ std::vector<unsigned char> affinity_mask() {
   return {1};
 }
 
+void run_on_cpus(const std::vector<unsigned char>& mask) {
+  cpu_set_t* const set = CPU_ALLOC(8 * mask.size());
+  if (set == nullptr) return;
+  const std::size_t bytes = CPU_ALLOC_SIZE(8 * mask.size());
+  CPU_ZERO_S(bytes, set);
+  std::memcpy(set, mask.data(), std::min(bytes, mask.size()));
+  static_cast<void>(sched_setaffinity(0, bytes, set));
+  CPU_FREE(set);
+}
+
 int count_cpus(const std::vector<unsigned char>& mask) {
   int count = 0;
   for (const unsigned char byte : mask) count += std::popcount(byte);

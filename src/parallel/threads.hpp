@@ -30,6 +30,8 @@ struct ThreadChoice {
 [[nodiscard]] ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Environment& environment);
 
 [[nodiscard]] std::vector<unsigned char> affinity_mask();  // one bit per CPU
+// Lets the calling thread run on these CPUs; where the system refuses, all stays as it is.
+void run_on_cpus(const std::vector<unsigned char>& mask);
 [[nodiscard]] int count_cpus(const std::vector<unsigned char>& mask);
 // CPU quota from the process's control groups (versions 1 and 2) below `root`; none where there is no limit or no such
 // file.

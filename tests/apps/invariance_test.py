@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A score never depends on how it was computed: results.jsonl is the same bytes for ranks, layouts, row budgets, memory, cone, prefix sharing, threads."""
+"""A score never depends on how it was computed: results.jsonl is the same bytes for ranks, layouts, row budgets, memory, cone, prefix sharing, threads, look-ahead."""
 
 import itertools
 import json
@@ -19,15 +19,15 @@ LAYOUTS = {1: ["tensor=1"], 2: ["tensor=2", "groups=2", "replicas=2"],
 def runs():
     """Ranks and options; in the quick tier chosen so that each value of one meets several of the others."""
     if not FULL:
-        return [(1, ()), (1, ("--row-budget", "7", "--threads", "2")), (2, ("--cone", "off", "--row-budget", "64", "--memory", TIGHT)),
-                (4, ("--prefix-sharing", "off", "--row-budget", "33")), (2, ("--layout", "replicas=2", "--row-budget", "50")),
+        return [(1, ()), (1, ("--row-budget", "7", "--threads", "2", "--prepare-threads", "0")), (2, ("--cone", "off", "--row-budget", "64", "--memory", TIGHT)),
+                (4, ("--prefix-sharing", "off", "--row-budget", "33")), (2, ("--layout", "replicas=2", "--row-budget", "50", "--prepare-threads", "3")),
                 (2, ("--layout", "groups=2", "--row-budget", "29", "--memory", TIGHT)), (4, ("--layout", "groups=4", "--prefix-sharing", "off")),
                 (4, ("--layout", "replicas=2,groups=2", "--cone", "off")), (4, ("--layout", "replicas=1,groups=2,tensor=2")),
                 (8, ("--cone", "off", "--prefix-sharing", "off", "--row-budget", "4096", "--layout", "replicas=2,groups=2,tensor=2"))]
     # Every second run with caches for a few sequences only: beginnings are given up, sequences wait.
     product = itertools.product(((ranks, layout) for ranks, layouts in LAYOUTS.items() for layout in layouts), ("on", "off"), ("on", "off"),
                                 ("33", "512"))
-    return [(ranks, ("--layout", layout, "--cone", cone, "--prefix-sharing", sharing, "--row-budget", budget, *(("--memory", TIGHT) if n % 2 else ())))
+    return [(ranks, ("--layout", layout, "--cone", cone, "--prefix-sharing", sharing, "--row-budget", budget, *(("--memory", TIGHT) if n % 2 else ()), "--prepare-threads", str(n % 3)))
             for n, ((ranks, layout), cone, sharing, budget) in enumerate(product)]
 
 
