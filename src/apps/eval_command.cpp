@@ -11,6 +11,7 @@
 #include "io/output.hpp"
 #include "numerics/version.hpp"
 #include "parallel/agree.hpp"
+#include "parallel/lead.hpp"
 #include "parallel/signals.hpp"
 #include "tokenizer/prompt.hpp"
 
@@ -99,8 +100,7 @@ void check_options(const Options& options, const OpenModel& open) {
 // --dry-run: rank 0 reads and prepares every request; no weight is read and nothing is written.
 ExitCode estimate(parallel::Session& session, const OpenModel& open, const Options& options,
                   const eval::EvalSubject& subject) {
-  parallel::agree(session.world(), [&] {
-    if (session.rank() != 0) return;
+  parallel::lead(session.world(), &session.watchdog(), "dry run", [&](const Pulse& pulse) {
     eval::DryRunOptions dry;
     dry.requests = options.eval.requests;
     dry.speed_from = options.speed_from;
@@ -110,7 +110,7 @@ ExitCode estimate(parallel::Session& session, const OpenModel& open, const Optio
     dry.prefix_sharing = options.run.prefix_sharing;
     dry.config = &open.shards.config;
     for (const io::ShardDataset& dataset : open.shards.index.datasets) dry.model_bytes += dataset.bytes;
-    print_table(eval::to_text(eval::dry_run(dry)));
+    print_table(eval::to_text(eval::dry_run(dry, pulse)));
   });
   return ExitCode::ok;
 }
@@ -134,11 +134,11 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   eval_options.no_new_answers = options.no_new_answers;
   eval_options.max_in_flight = 2 * sequences_alive(options.run);
   eval_options.cpus = session.cpus();
-  eval::EvalRun run(session.world(), eval_options, make_subject(open, options, session));
+  eval::EvalRun run(session.world(), &session.watchdog(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
   if (run.n_left() > 0 && !options.no_new_answers) {
     const RunningModel running = start_model(session, open, options.run);
-    run.work(*running.engine, *running.grid, &session.watchdog(), timer.seconds());
+    run.work(*running.engine, *running.grid, timer.seconds());
     report_memory(session, *running.memory);
   }
   // 5. The result files and the table.

@@ -93,13 +93,16 @@ std::string row(std::string_view name, const std::string& value, std::string_vie
 
 }  // namespace
 
-DryRun dry_run(const DryRunOptions& options) {
-  const RequestFile file = read_requests(io::read_stream(options.requests), options.rules);
+DryRun dry_run(const DryRunOptions& options, const Pulse& pulse) {
+  const RequestFile file = read_requests(io::read_stream(options.requests, pulse), options.rules, pulse);
   for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
   require_valid(file, options.requests);
   if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);
   DryRun out;
-  for (const Request& request : file.requests) count(request, options, out);
+  for (const Request& request : file.requests) {
+    beat(pulse);
+    count(request, options, out);
+  }
   out.model_bytes = options.model_bytes;
   out.longest_cache_bytes =
       catalog::sequence_bytes(*options.config).total() + catalog::compressed_cache_bytes(*options.config, out.longest);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/model_config.hpp"
+#include "core/pulse.hpp"
 #include "eval/request_reader.hpp"
 #include "eval/task.hpp"
 
@@ -40,7 +41,7 @@ struct DryRun {
 
 // Reads, checks and prepares every request.
 //   throws Error: bad_requests for an invalid file, after listing its faults; bad_input for a folder without a summary
-DryRun dry_run(const DryRunOptions& options);
+DryRun dry_run(const DryRunOptions& options, const Pulse& pulse = {});
 
 [[nodiscard]] std::string to_text(const DryRun& run);
 

@@ -11,6 +11,7 @@
 #include "io/file.hpp"
 #include "io/hash.hpp"
 #include "parallel/agree.hpp"
+#include "parallel/lead.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -33,11 +34,11 @@ void refuse_output_as_input(const EvalOptions& options) {
 }
 
 // Rank 0's text on every rank, with rank 0's error on every rank.
-std::string read_once(parallel::Collectives& world, const EvalOptions& options) {
-  std::string text = parallel::agree(world, [&] {
-    if (world.rank() != 0) return std::string();
+std::string read_once(parallel::Collectives& world, parallel::Watchdog* watchdog, const EvalOptions& options) {
+  std::string text;
+  parallel::lead(world, watchdog, "read requests", [&](const Pulse& pulse) {
     refuse_output_as_input(options);
-    return io::read_stream(options.requests);
+    text = io::read_stream(options.requests, pulse);
   });
   return world.broadcast_host(text, 0);
 }
@@ -46,7 +47,7 @@ std::string read_once(parallel::Collectives& world, const EvalOptions& options) 
 
 void EvalRun::State::read_requests_and_check(const std::string& text) {
   const RequestRules rules = rules_of(options, subject);
-  RequestFile file = read_requests(text, rules);
+  RequestFile file = read_requests(text, rules, parallel::pulse_of(watchdog, "check requests"));
   if (speaks()) {
     for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
     if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);
@@ -62,12 +63,13 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
   identity.emplace_back("prefix_token", std::to_string(subject.tasks.prefix_token));
 }
 
-void EvalRun::State::open_folder() {
+void EvalRun::State::open_folder(const Pulse& pulse) {
   folder = std::make_unique<RunFolder>(options.out, identity);
-  take_journals(*folder, identity, options.take_from);
+  take_journals(*folder, identity, options.take_from, pulse);
   records = std::make_unique<RecordTable>(requests);
-  records->read(folder->path());
-  header = {records->last_start() + 1, utc_now(), world.size(), options.layout, options.memory_gib};
+  records->read(folder->path(), pulse);
+  header = {records->last_start() + 1, utc_now(),           world.size(), options.layout,
+            options.memory_gib,        options.retry_failed};
   if (records->damaged_lines() > 0) {
     log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
               records->damaged_lines());
@@ -116,7 +118,8 @@ void EvalRun::State::begin_journal() {
               records->n_present(), header.number);
   });
   world.broadcast_host(&header.number, sizeof header.number, 0);
-  header = {header.number, world.broadcast_host(header.time, 0), world.size(), options.layout, options.memory_gib};
+  header = {header.number,       world.broadcast_host(header.time, 0), world.size(), options.layout, options.memory_gib,
+            options.retry_failed};
   parallel::agree(world, [&] {
     if (writes()) journal = std::make_unique<JournalWriter>(options.out, header, world.rank());
   });
@@ -134,25 +137,25 @@ void EvalRun::State::end_journal() {
     if (write_error) std::rethrow_exception(write_error);
   });
   const std::vector<std::int64_t> bytes = world.all_gather_host(journal ? journal->bytes() : std::int64_t{0});
-  parallel::agree(world, [&] {
-    if (!speaks()) return;
+  parallel::lead(world, watchdog, "merge journals", [&](const Pulse& pulse) {
     for (std::size_t rank = 0; rank < bytes.size(); ++rank) {
-      if (bytes[rank] > 0) records->read_writer(folder->path(), header.number, static_cast<int>(rank), bytes[rank]);
+      if (bytes[rank] == 0) continue;
+      records->read_writer(folder->path(), header.number, static_cast<int>(rank), bytes[rank], pulse);
     }
   });
 }
 
-ExitCode EvalRun::State::finish_on_rank_0(std::string& table) {
+ExitCode EvalRun::State::finish_on_rank_0(std::string& table, const Pulse& pulse) {
   RunScores scores(subject.tasks.tokenizer);
   const bool whole = records->n_present() == records->n_wanted();
   // A finished run is shown again, not written again.
   const bool shown_again = whole && !worked && std::filesystem::exists(folder->file("summary.json")) &&
                            std::filesystem::exists(folder->file("results.jsonl"));
   if (shown_again) {
-    read_results(requests, *records, scores);
+    read_results(requests, *records, scores, pulse);
   } else {
     report_status("finalizing", true);
-    write_results(*folder, requests, *records, scores);
+    write_results(*folder, requests, *records, scores, pulse);
   }
   RunReport report;
   report.identity = identity;
@@ -184,8 +187,8 @@ RequestRules rules_of(const EvalOptions& options, const EvalSubject& subject) {
   return rules;
 }
 
-EvalRun::EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject subject)
-    : state_(std::make_unique<State>(world, std::move(options), std::move(subject))) {
+EvalRun::EvalRun(parallel::Collectives& world, parallel::Watchdog* watchdog, EvalOptions options, EvalSubject subject)
+    : state_(std::make_unique<State>(world, watchdog, std::move(options), std::move(subject))) {
   State& state = *state_;
   state.subject.tasks.prefix_token = state.options.prefix_token.value_or(state.subject.tasks.bos);
   parallel::agree(world, [&] {
@@ -193,10 +196,8 @@ EvalRun::EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject 
             "--prefix-token {} is no token of the model, whose ids end at {}", state.subject.tasks.prefix_token,
             state.subject.vocab_size - 1);
   });
-  state.read_requests_and_check(read_once(world, state.options));
-  parallel::agree(world, [&] {
-    if (state.speaks()) state.open_folder();
-  });
+  state.read_requests_and_check(read_once(world, watchdog, state.options));
+  parallel::lead(world, watchdog, "read journals", [&](const Pulse& pulse) { state.open_folder(pulse); });
   state.share_todo();
 }
 
@@ -204,8 +205,7 @@ EvalRun::~EvalRun() = default;
 
 std::int64_t EvalRun::n_left() const { return state_->n_left_at_start; }
 
-void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, parallel::Watchdog* watchdog,
-                   double load_s) {
+void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, double load_s) {
   State& state = *state_;
   state.grid = &grid;
   state.begin_journal();
@@ -214,8 +214,8 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, paral
   state.progress.load_s = load_s;
   state.clock.restart();
   state.report_status("in_progress", true);
-  state.loop(engine, watchdog);
-  state.wait_for_others(watchdog);
+  state.loop(engine);
+  state.wait_for_others();
   state.progress.total_s = state.progress.load_s + state.clock.seconds();
   state.end_journal();
   state.grid = nullptr;
@@ -225,9 +225,8 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, paral
 ExitCode EvalRun::finish(std::string& table) {
   State& state = *state_;
   std::int64_t code = 0;
-  parallel::agree(state.world, [&] {
-    if (state.speaks()) code = static_cast<std::int64_t>(state.finish_on_rank_0(table));
-  });
+  parallel::lead(state.world, state.watchdog, "write results",
+                 [&](const Pulse& pulse) { code = static_cast<std::int64_t>(state.finish_on_rank_0(table, pulse)); });
   return static_cast<ExitCode>(state.world.all_reduce_host(code, parallel::Reduce::max));
 }
 

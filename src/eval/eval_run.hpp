@@ -59,9 +59,9 @@ struct EvalSubject {
 class EvalRun {
  public:
   // Reads the requests (rank 0, once) and checks all of them, opens the run folder, reads its journals and tells every
-  // rank what is left. Collective.  `world` and what `subject` points to must outlive the run.
+  // rank what is left. Collective.  `world`, `watchdog` (or null) and what `subject` points to must outlive the run.
   //   throws AgreedError on all ranks: bad_requests, bad_input, usage
-  EvalRun(parallel::Collectives& world, EvalOptions options, EvalSubject subject);
+  EvalRun(parallel::Collectives& world, parallel::Watchdog* watchdog, EvalOptions options, EvalSubject subject);
   ~EvalRun();
   EvalRun(const EvalRun&) = delete;
   EvalRun& operator=(const EvalRun&) = delete;
@@ -72,7 +72,7 @@ class EvalRun {
   // Answers what is left, until all is done or a stop is asked for.  `grid`: the layout under `engine`.  `load_s`:
   // seconds spent on the way here.  Collective.
   //   throws AgreedError when a journal cannot be written
-  void work(engine::Engine& engine, const parallel::RankGrid& grid, parallel::Watchdog* watchdog, double load_s);
+  void work(engine::Engine& engine, const parallel::RankGrid& grid, double load_s);
 
   // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`:
   // what rank 0 should print, empty elsewhere.  Collective.

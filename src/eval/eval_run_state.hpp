@@ -33,10 +33,11 @@ struct StepFlags {
 };
 
 struct EvalRun::State {
-  State(parallel::Collectives& ranks, EvalOptions run_options, EvalSubject run_subject)
-      : world(ranks), options(std::move(run_options)), subject(std::move(run_subject)) {}
+  State(parallel::Collectives& ranks, parallel::Watchdog* dog, EvalOptions run_options, EvalSubject run_subject)
+      : world(ranks), watchdog(dog), options(std::move(run_options)), subject(std::move(run_subject)) {}
 
   parallel::Collectives& world;
+  parallel::Watchdog* watchdog;
   EvalOptions options;
   EvalSubject subject;
   std::vector<Request> requests;
@@ -78,14 +79,14 @@ struct EvalRun::State {
 
   // eval_run.cpp
   void read_requests_and_check(const std::string& text);
-  void open_folder();
+  void open_folder(const Pulse& pulse);
   void share_todo();
   void begin_journal();
   void end_journal();
-  ExitCode finish_on_rank_0(std::string& table);
+  ExitCode finish_on_rank_0(std::string& table, const Pulse& pulse);
 
   // run_loop.cpp
-  void loop(engine::Engine& engine, parallel::Watchdog* watchdog);
+  void loop(engine::Engine& engine);
   void begin_look_ahead();
   void take(std::int64_t n);
   void take_requests(engine::Engine& engine);
@@ -94,7 +95,7 @@ struct EvalRun::State {
   [[nodiscard]] std::int64_t reasons_to_stop() const;
   StepFlags decide(std::int64_t pending);
   void count_engine(const engine::Engine& engine);
-  void wait_for_others(parallel::Watchdog* watchdog);
+  void wait_for_others();
   void note_progress();
   void report_status(const char* state, bool always);
 

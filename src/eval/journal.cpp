@@ -32,7 +32,7 @@ constexpr ProgressField kSeconds[] = {{"load_s", &PhaseSeconds::load_s},       {
                                       {"write_s", &PhaseSeconds::write_s},     {"total_s", &PhaseSeconds::total_s}};
 
 std::string journal_path(const std::string& folder, int start, int rank) {
-  return fmt::format("{}/journal/{:06d}-{:06d}{}", folder, start, rank, kExtension);
+  return fmt::format("{}/journal/{}", folder, journal_name({start, rank}));
 }
 
 StartHeader read_header(const Json& json) {
@@ -42,6 +42,7 @@ StartHeader read_header(const Json& json) {
   header.ranks = json.value("ranks", 0);
   header.layout = json.value("layout", "");
   header.memory_gib = json.value("memory_gib", 0.0);
+  header.retries = json.value("retries", false);
   return header;
 }
 
@@ -58,16 +59,19 @@ std::span<const std::byte> bytes_of(std::string_view text) { return std::as_byte
 
 }  // namespace
 
-int journal_start(const std::string& name) {
-  int start = 0, rank = 0;
-  const char* const end = name.data() + name.size();
-  const auto first = std::from_chars(name.data(), end, start);
-  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return 0;
-  const auto second = std::from_chars(first.ptr + 1, end, rank);
-  return second.ec == std::errc() &&
-                 std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension
-             ? start
-             : 0;
+JournalName read_journal_name(const std::string& file) {
+  JournalName name;
+  const char* const end = file.data() + file.size();
+  const auto first = std::from_chars(file.data(), end, name.start);
+  if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return {};
+  const auto second = std::from_chars(first.ptr + 1, end, name.rank);
+  const bool whole = second.ec == std::errc() &&
+                     std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension;
+  return whole ? name : JournalName();
+}
+
+std::string journal_name(const JournalName& name) {
+  return fmt::format("{:06d}-{:06d}{}", name.start, name.rank, kExtension);
 }
 
 void Progress::join(const Progress& other) {
@@ -94,24 +98,26 @@ RecordTable::RecordTable(const std::vector<Request>& requests) : requests_(&requ
   places_.resize(n);
 }
 
-void RecordTable::read(const std::string& folder) {
+void RecordTable::read(const std::string& folder, const Pulse& pulse) {
   std::vector<std::pair<int, std::string>> names;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/journal", error)) {
     const std::string name = entry.path().filename().string();
-    if (const int start = journal_start(name); start > 0) names.emplace_back(start, entry.path().string());
+    if (const int start = read_journal_name(name).start; start > 0) names.emplace_back(start, entry.path().string());
   }
   require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}",
           folder, error.message());
   std::sort(names.begin(), names.end());
-  for (const auto& [start, path] : names) read_file(path, start, 0);
+  for (const auto& [start, path] : names) read_file(path, start, 0, pulse);
+  require_no_dispute();
 }
 
-void RecordTable::read_writer(const std::string& folder, int start, int rank, std::int64_t bytes) {
-  read_file(journal_path(folder, start, rank), start, bytes);
+void RecordTable::read_writer(const std::string& folder, int start, int rank, std::int64_t bytes, const Pulse& pulse) {
+  read_file(journal_path(folder, start, rank), start, bytes, pulse);
+  require_no_dispute();
 }
 
-void RecordTable::read_file(const std::string& path, int start, std::int64_t least_bytes) {
+void RecordTable::read_file(const std::string& path, int start, std::int64_t least_bytes, const Pulse& pulse) {
   last_start_ = std::max(last_start_, start);
   const int file = static_cast<int>(files_.size());
   files_.emplace_back();
@@ -125,6 +131,7 @@ void RecordTable::read_file(const std::string& path, int start, std::int64_t lea
       path, text.size(), least_bytes);
   Progress progress;
   for (std::size_t begin = 0; begin < text.size();) {
+    beat(pulse);
     const std::size_t end = text.find('\n', begin);
     // A line counts when it ends in a newline and parses: anything else is what a kill or a power loss left.
     const bool whole = end != std::string::npos && read_line(std::string_view(text).substr(begin, end - begin),
@@ -184,14 +191,16 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
 }
 
 void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlace& place) {
-  RecordPlace& known = places_[first_[request] + static_cast<std::size_t>(repeat)];
+  const std::size_t index = first_[request] + static_cast<std::size_t>(repeat);
+  RecordPlace& known = places_[index];
+  if (files_[static_cast<std::size_t>(place.file)].header.retries) retried_.insert(index);
   if (known.present()) {
     const bool equal = known.hash == place.hash && known.bytes == place.bytes;
-    require(
-        equal || !known.ok || !place.ok, ExitCode::bad_input,
-        "{} and {} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run again",
-        files_[static_cast<std::size_t>(known.file)].path, files_[static_cast<std::size_t>(place.file)].path,
-        json_string((*requests_)[request].custom_id), (*requests_)[request].first_repeat + repeat);
+    if (!equal && !known.does_not_fit && !place.does_not_fit) {
+      const Dispute dispute{request, repeat, known.file, place.file, !known.ok, !place.ok};
+      const auto [noted, first] = disputes_.try_emplace(index, dispute);
+      if (!first && known.ok && place.ok) noted->second = dispute;  // which no retry settles
+    }
     if (equal || known.ok) return;  // the first of equal ones; a good one over a failed one
     --n_failed_;
     --n_present_;
@@ -199,6 +208,21 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
   known = place;
   ++n_present_;
   n_failed_ += place.ok ? 0 : 1;
+}
+
+// The same request with the same numbers has one answer.  Only what failed and was asked for again may have another.
+void RecordTable::require_no_dispute() const {
+  for (const auto& [index, dispute] : disputes_) {
+    if ((dispute.failed || dispute.other_failed) && retried_.contains(index)) continue;
+    const auto said = [](bool failed) { return failed ? " (failed)" : ""; };
+    fail(ExitCode::bad_input,
+         "{}{} and {}{} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run "
+         "again",
+         files_[static_cast<std::size_t>(dispute.file)].path, said(dispute.failed),
+         files_[static_cast<std::size_t>(dispute.other_file)].path, said(dispute.other_failed),
+         json_string((*requests_)[dispute.request].custom_id),
+         (*requests_)[dispute.request].first_repeat + dispute.repeat);
+  }
 }
 
 void RecordTable::forget_failed() {
@@ -223,14 +247,6 @@ const RecordPlace& RecordTable::at(std::size_t request, std::int32_t repeat) con
   return places_[first_[request] + static_cast<std::size_t>(repeat)];
 }
 
-std::vector<std::int32_t> RecordTable::missing(std::size_t request) const {
-  std::vector<std::int32_t> repeats;
-  for (std::int32_t repeat = 0; repeat < (*requests_)[request].n_repeats(); ++repeat) {
-    if (!at(request, repeat).present()) repeats.push_back(repeat);
-  }
-  return repeats;
-}
-
 std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t bytes) const {
   const File& source = files_[static_cast<std::size_t>(file)];
   if (!source.reader) source.reader = std::make_unique<io::ReadFile>(source.path);
@@ -252,9 +268,9 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
-  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}}}})", header.number,
-                    json_string(header.time), header.ranks, json_string(header.layout),
-                    json_number(header.memory_gib)));
+  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{},"retries":{}}}}})",
+                    header.number, json_string(header.time), header.ranks, json_string(header.layout),
+                    json_number(header.memory_gib), header.retries));
 }
 
 void JournalWriter::write(std::string_view line) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/pulse.hpp"
 #include "core/timer.hpp"
 #include "eval/layer_rows.hpp"
 #include "eval/request.hpp"
@@ -15,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 // The journal of a run: each start writes files of its own, journal/<start>-<rank>.jsonl, and never touches those
@@ -43,6 +45,7 @@ struct StartHeader {
   int ranks = 1;
   std::string layout;
   double memory_gib = 0;  // 0: what the nodes have left
+  bool retries = false;   // answers again what failed before
   [[nodiscard]] bool same_room(const StartHeader& other) const {
     return ranks == other.ranks && layout == other.layout && memory_gib == other.memory_gib;
   }
@@ -59,23 +62,28 @@ struct RecordPlace {
   [[nodiscard]] bool present() const { return file >= 0; }
 };
 
-// The start number of a journal file's name ("<start>-<rank>.jsonl"), or 0 for another name.
-[[nodiscard]] int journal_start(const std::string& name);
+// What a journal file's name says, "<start>-<rank>.jsonl".
+struct JournalName {
+  int start = 0, rank = 0;  // start 0: another name
+};
+[[nodiscard]] JournalName read_journal_name(const std::string& file);
+[[nodiscard]] std::string journal_name(const JournalName& name);
 
 // Which answers of a request file are on record, and where.
 class RecordTable {
  public:
   explicit RecordTable(const std::vector<Request>& requests);
 
-  // Reads every journal file of the folder, in the order of their names.
-  //   throws Error(bad_input) when two records of one key contradict each other or a file cannot be read
-  void read(const std::string& folder);
+  // Reads every journal file of the folder, in the order of their names.  Equal records of one key collapse.  A failed
+  // one gives way where it may: when it did not fit, which depends on the room, or when a start that retries has
+  // answered again.
+  //   throws Error(bad_input) when two others of one key differ, or a file cannot be read
+  void read(const std::string& folder, const Pulse& pulse = {});
   // As if the failed records (or those that did not fit in another room) had not been written.
   void forget_failed();
   void forget_misfits(const StartHeader& now);
 
   [[nodiscard]] const RecordPlace& at(std::size_t request, std::int32_t repeat) const;
-  [[nodiscard]] std::vector<std::int32_t> missing(std::size_t request) const;  // repeats without a record
   [[nodiscard]] std::int64_t n_wanted() const { return static_cast<std::int64_t>(places_.size()); }
   [[nodiscard]] std::int64_t n_present() const { return n_present_; }
   [[nodiscard]] std::int64_t n_failed() const { return n_failed_; }
@@ -85,7 +93,7 @@ class RecordTable {
 
   // Reads what a rank has written in this start.
   //   throws Error(stopped) when the file is shorter than its writer says: the file system does not show it yet
-  void read_writer(const std::string& folder, int start, int rank, std::int64_t bytes);
+  void read_writer(const std::string& folder, int start, int rank, std::int64_t bytes, const Pulse& pulse = {});
 
   // The text of a record or item, read back from its file.
   [[nodiscard]] std::string record(const RecordPlace& place) const;
@@ -99,9 +107,10 @@ class RecordTable {
     StartHeader header;
     mutable std::unique_ptr<io::ReadFile> reader;  // opened when first read from
   };
-  void read_file(const std::string& path, int start, std::int64_t least_bytes);
-  // Later records win over failed ones, good ones over all; see read().
+  void read_file(const std::string& path, int start, std::int64_t least_bytes, const Pulse& pulse);
+  // Later records win over failed ones, good ones over all; what contradicts each other is noted.
   void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
+  void require_no_dispute() const;
   bool read_line(std::string_view line, std::int64_t offset, int file, Progress& progress);
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
 
@@ -113,6 +122,14 @@ class RecordTable {
   std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
   int last_start_ = 0;
   std::map<int, Progress> progress_;  // by start
+  struct Dispute {
+    std::size_t request = 0;
+    std::int32_t repeat = 0;
+    int file = 0, other_file = 0;
+    bool failed = false, other_failed = false;
+  };
+  std::map<std::size_t, Dispute> disputes_;  // by place; settled where a start that retries has answered
+  std::unordered_set<std::size_t> retried_;  // places
 };
 
 // Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process,

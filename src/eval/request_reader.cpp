@@ -220,11 +220,12 @@ std::vector<Request> read_line(const io::Line& line, const RequestRules& rules) 
 
 std::string RequestFault::text() const { return fmt::format("line {}: {}: {}", line, code, words); }
 
-RequestFile read_requests(std::string_view text, const RequestRules& rules) {
+RequestFile read_requests(std::string_view text, const RequestRules& rules, const Pulse& pulse) {
   RequestFile file;
   std::unordered_map<std::string, std::int64_t> line_of;
   io::LineReader lines(text);
   while (const auto line = lines.next()) {
+    beat(pulse);
     if (io::is_blank(line->bytes)) continue;
     try {
       std::vector<Request> requests = read_line(*line, rules);

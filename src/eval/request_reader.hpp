@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/pulse.hpp"
 #include "eval/request.hpp"
 
 #include <cstdint>
@@ -44,7 +45,7 @@ inline constexpr int kMaxTopLogprobs = 20;
 
 // Reads and checks a whole request file.  Never throws for what stands in it: faults are listed.  Blank lines are
 // passed over.
-RequestFile read_requests(std::string_view text, const RequestRules& rules);
+RequestFile read_requests(std::string_view text, const RequestRules& rules, const Pulse& pulse = {});
 
 // What is allowed but may not be meant, for a warning; empty where there is nothing.
 [[nodiscard]] std::string oversights(const RequestFile& file);

@@ -50,8 +50,10 @@ std::string result_line(std::string record, const Request& request) {
 }
 
 template <class Visit>
-void for_each_record(const std::vector<Request>& requests, const RecordTable& records, Visit&& visit) {
+void for_each_record(const std::vector<Request>& requests, const RecordTable& records, const Pulse& pulse,
+                     Visit&& visit) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
+    beat(pulse);
     for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
       if (const RecordPlace& place = records.at(i, repeat); place.present())
         visit(requests[i], requests[i].first_repeat + repeat, place);
@@ -105,16 +107,17 @@ void announce_all(const std::vector<Request>& requests, RunScores& scores) {
 
 }  // namespace
 
-void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores) {
+void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores,
+                  const Pulse& pulse) {
   announce_all(requests, scores);
-  for_each_record(requests, records, [&](const Request& request, std::int32_t, const RecordPlace& place) {
+  for_each_record(requests, records, pulse, [&](const Request& request, std::int32_t, const RecordPlace& place) {
     scores.add(request, parse_json(records.record(place), "a journal record", ExitCode::bad_input));
     scores.add_item(parse_json(records.item(place), "a journal item", ExitCode::bad_input));
   });
 }
 
 void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
-                   RunScores& scores) {
+                   RunScores& scores, const Pulse& pulse) {
   announce_all(requests, scores);
   const bool whole = records.n_present() == records.n_wanted();
   BufferedFile results(folder.file(whole ? kResults : kPartial));
@@ -128,7 +131,7 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
                                  [](const Request& request) { return request.dialect != Dialect::own; });
     if (any) openai.emplace(folder, OpenAiContext{scores.tokenizer(), unix_seconds(folder.first_start())});
   }
-  for_each_record(requests, records, [&](const Request& request, std::int32_t repeat, const RecordPlace& place) {
+  for_each_record(requests, records, pulse, [&](const Request& request, std::int32_t repeat, const RecordPlace& place) {
     std::string record = records.record(place);
     Json json = parse_json(record, "a journal record", ExitCode::bad_input);
     const ItemScores values = scores.add(request, json);

@@ -16,10 +16,11 @@ namespace bathys::eval {
 // results.partial.jsonl instead, with the records there are.
 //   throws as io::fail_write
 void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
-                   RunScores& scores);
+                   RunScores& scores, const Pulse& pulse = {});
 
 // The scores alone, no file touched.
-void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores);
+void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores,
+                  const Pulse& pulse = {});
 
 // state: validating in_progress finalizing completed cancelling cancelled failed.
 struct RunStatus {

@@ -194,7 +194,7 @@ void EvalRun::State::report_status(const char* state, bool always) {
   });
 }
 
-void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) {
+void EvalRun::State::loop(engine::Engine& engine) {
   begin_look_ahead();
   StepFlags flags = decide(engine.pending());
   while (flags.busy && !flags.broken && !flags.drop) {
@@ -219,7 +219,7 @@ void EvalRun::State::loop(engine::Engine& engine, parallel::Watchdog* watchdog) 
 
 // Other replicas may have work for long after this one has ended: their steps count as progress, and a rank that waits
 // still hears signals and keeps the clock.
-void EvalRun::State::wait_for_others(parallel::Watchdog* watchdog) {
+void EvalRun::State::wait_for_others() {
   if (grid->layout.replicas == 1) return;  // all have left their loop at the same step
   counters->end();
   std::int64_t told = 0;

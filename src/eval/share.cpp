@@ -12,7 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
-#include <set>
+#include <map>
 #include <system_error>
 #include <utility>
 
@@ -33,7 +33,7 @@ std::vector<std::string> journal_files(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder + "/journal", error)) {
-    if (journal_start(entry.path().filename().string()) > 0) files.push_back(entry.path().string());
+    if (read_journal_name(entry.path().filename().string()).start > 0) files.push_back(entry.path().string());
   }
   require(!error || error == std::errc::no_such_file_or_directory, ExitCode::bad_input, "{}/journal cannot be read: {}",
           folder, error.message());
@@ -98,13 +98,15 @@ std::vector<Request> keep_share(std::vector<Request> requests, const Share& shar
   return kept;
 }
 
-void take_journals(const RunFolder& folder, const RunIdentity& identity, const std::vector<std::string>& sources) {
+void take_journals(const RunFolder& folder, const RunIdentity& identity, const std::vector<std::string>& sources,
+                   const Pulse& pulse) {
   if (sources.empty()) return;
   int last_start = 0;
-  std::set<Content> here;
+  std::map<Content, JournalName> here;
   for (const std::string& file : journal_files(folder.path())) {
-    last_start = std::max(last_start, journal_start(fs::path(file).filename().string()));
-    here.insert(content_of(io::read_stream(file)));
+    const JournalName name = read_journal_name(fs::path(file).filename().string());
+    last_start = std::max(last_start, name.start);
+    here.emplace(content_of(io::read_stream(file, pulse)), name);
   }
   io::make_folder(folder.file("journal"));
   for (const std::string& source : sources) {
@@ -113,10 +115,26 @@ void take_journals(const RunFolder& folder, const RunIdentity& identity, const s
             "--take-from {}: this is the run folder itself", source);
     require_same_run(source, identity);
     const io::Descriptor lock = lock_source(source);
-    for (const std::string& file : journal_files(source)) {
-      const std::string text = io::read_stream(file);
-      if (!here.insert(content_of(text)).second) continue;
-      io::write_file(folder.file(fmt::format("journal/{:06d}-000000.jsonl", ++last_start)), text);
+    // The groups of one start stay one start, also where a part of them was taken before.
+    std::map<int, int> start_here;
+    const std::vector<std::string> files = journal_files(source);
+    for (const bool taken_before : {true, false}) {
+      for (const std::string& file : files) {
+        const JournalName name = read_journal_name(fs::path(file).filename().string());
+        const std::string text = io::read_stream(file, pulse);
+        const auto known = here.find(content_of(text));
+        if (known != here.end()) {
+          if (known->second.rank == name.rank) start_here.emplace(name.start, known->second.start);
+          continue;
+        }
+        if (taken_before) continue;
+        auto start = start_here.find(name.start);
+        if (start == start_here.end() || fs::exists(folder.file("journal/" + journal_name({start->second, name.rank}))))
+          start = start_here.insert_or_assign(name.start, ++last_start).first;
+        const JournalName copy{start->second, name.rank};
+        io::write_file(folder.file("journal/" + journal_name(copy)), text);
+        here.emplace(content_of(text), copy);
+      }
     }
   }
 }

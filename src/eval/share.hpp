@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/pulse.hpp"
 #include "eval/request.hpp"
 #include "eval/run_folder.hpp"
 
@@ -27,11 +28,12 @@ Share read_share(const std::string& text);
 // The requests of a share, in their order.  Prompts of one line stay together.
 std::vector<Request> keep_share(std::vector<Request> requests, const Share& share);
 
-// Copies the journals of other runs into this folder's journal, each as a start of its own; those that are there
+// Copies the journals of other runs into this folder's journal, each of their starts as one; those that are there
 // already are left alone, so that it may be done again.  Records then count as if this run had made them: equal ones
 // collapse, contradicting ones are refused.
 //   throws Error(usage) when another process works in a source, or what its answers depend on differs from `identity`
 //   in more than the share (naming it); Error(bad_input) when a source is no run folder or cannot be read
-void take_journals(const RunFolder& folder, const RunIdentity& identity, const std::vector<std::string>& sources);
+void take_journals(const RunFolder& folder, const RunIdentity& identity, const std::vector<std::string>& sources,
+                   const Pulse& pulse = {});
 
 }  // namespace bathys::eval

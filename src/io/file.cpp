@@ -30,8 +30,8 @@ const char* kind_of(mode_t mode) {
 }
 
 // Appends what is left of a descriptor.
-void append_all(int fd, const std::string& name, std::string& out) {
-  for (;;) {
+void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse) {
+  for (;; beat(pulse)) {
     const std::size_t old = out.size();
     out.resize(old + kStreamBlock);
     const ssize_t got = ::read(fd, out.data() + old, kStreamBlock);
@@ -117,15 +117,15 @@ std::string read_small_file(const std::string& path, std::uint64_t limit) {
   return text;
 }
 
-std::string read_stream(const std::string& path) {
+std::string read_stream(const std::string& path, const Pulse& pulse) {
   std::string out;
   if (path == "-") {
-    append_all(STDIN_FILENO, "standard input", out);
+    append_all(STDIN_FILENO, "standard input", out, pulse);
     return out;
   }
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   require(fd.open(), ExitCode::bad_input, "{}: cannot be opened: {}", path, errno_text(errno));
-  append_all(fd.get(), path, out);
+  append_all(fd.get(), path, out, pulse);
   return out;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/pulse.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -73,8 +75,9 @@ class ReadFile {
 // The whole of a small regular file.  throws Error(bad_input), also when it is larger than `limit`
 std::string read_small_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
-// Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  throws Error(bad_input)
-std::string read_stream(const std::string& path);
+// Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  `pulse`: with every piece.
+//   throws Error(bad_input)
+std::string read_stream(const std::string& path, const Pulse& pulse = {});
 
 // What `head`, the first bytes of a file of `file_bytes` bytes, is when it is no data at all: "a Git LFS pointer, not
 // the file itself; run git lfs pull", an HTML page, an empty file, all zeros; empty when it looks like none of these.

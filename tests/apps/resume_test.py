@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are stopped, killed, damaged and gone on with: nothing is lost, nothing is done twice, no byte changes. Cases C25 C27 C37 C39."""
+"""Runs that are stopped, killed, damaged and gone on with: nothing is lost, nothing is done twice, no byte changes. Cases C25 C27 C37 C39. BATHYS_FULL: more kills."""
 
 import collections
+import itertools
 import json
 import os
 import pathlib
+import random
 import resource
 import signal
 import subprocess
@@ -16,6 +18,10 @@ import unittest
 from harness import (BAD_INPUT, CASES, OK, ROOT, SHARDS, SOME_FAILED, STOPPED, USAGE, Scratch, command, environment, read_lines, run)
 
 WORK = CASES / "work_200.jsonl"
+FULL = os.environ.get("BATHYS_FULL") == "1"
+KILLS = 60 if FULL else 5
+LAYOUTS = [(1, "tensor=1"), (2, "replicas=2"), (4, "groups=2,tensor=2"), (2, "groups=2"), (4, "replicas=2,groups=2"), (2, "tensor=2"), (4, "replicas=4"),
+           (8, "replicas=2,groups=2,tensor=2"), (4, "tensor=4"), (3, "groups=3")]
 
 
 def journal_records(folder):
@@ -31,15 +37,15 @@ def journal_records(folder):
     return keys
 
 
-def children_of(parent):
-    """Ids of the processes that `parent` started, ascending."""
+def children_of(parent, alive=False):
+    """Ids of the processes that `parent` started, ascending; `alive`: without those that have ended and wait to be asked."""
     children = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rsplit(")", 1)[1].split()
         except OSError:  # gone by now
             continue
-        if int(fields[1]) == parent:
+        if int(fields[1]) == parent and not (alive and fields[0] == "Z"):
             children.append(int(stat.parent.name))
     return sorted(children)
 
@@ -54,10 +60,10 @@ class Resume(Scratch):
             self.assertEqual(done.returncode, OK, done.stderr)
             Resume.whole = (self.result_bytes("whole"), self.summary("whole"))
 
-    def start(self, *options, name="run", ranks=1):
+    def start(self, *options, name="run", ranks=1, rows=12, requests=WORK):
         out = self.folder / name
         # Few rows a step: the run is to be met in its middle.
-        arguments = ("eval", "--model", SHARDS, "--requests", WORK, "--out", out, "--row-budget", "12", *options)
+        arguments = ("eval", "--model", SHARDS, "--requests", requests, "--out", out, "--row-budget", rows, *options)
         return subprocess.Popen(command(*arguments, ranks=ranks), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
     def wait_for_records(self, process, count, name="run"):
@@ -114,6 +120,67 @@ class Resume(Scratch):
         keys = [(item["custom_id"], item["repeat"]) for item in read_lines(self.folder / "run" / "items.jsonl")]
         self.assertEqual(keys, list(self.results()))
 
+    def kill(self, process, ranks, chance):
+        """SIGKILL to one rank or to all, or to the only process."""
+        victims = children_of(process.pid) if ranks > 1 else [process.pid]
+        for victim in victims if chance.random() < 0.3 else [chance.choice(victims or [process.pid])]:
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:  # it had ended
+                pass
+        try:
+            text = process.communicate(timeout=20)[1]
+        except subprocess.TimeoutExpired:
+            # Open MPI's launcher may wait for ever when a rank dies while it is being started; ours must all be gone.
+            self.assertEqual(children_of(process.pid, alive=True), [])
+            process.kill()
+            text = process.communicate(timeout=60)[1]
+        return process.returncode, text
+
+    def assert_whole_and_nothing_twice(self, name):
+        self.assertEqual(self.result_bytes(name), self.result_bytes("undisturbed"))
+        repeated = [key for key, n in collections.Counter(journal_records(self.folder / name)).items() if n > 1]
+        self.assertEqual(repeated, [])
+        self.assertEqual(self.summary(name)["counts"], self.summary("undisturbed")["counts"])
+
+    def test_kills_at_random_moments_with_changing_ranks_and_layouts_change_no_byte(self):
+        seed = int.from_bytes(os.urandom(4), "big")
+        chance = random.Random(seed)
+        begun, kills, folder, here, met = time.monotonic(), 0, 0, 0, set()
+        order = itertools.cycle(LAYOUTS)
+        copies = [line.replace('"custom_id": "', f'"custom_id": "{n}-', 1) for n in range(4 if FULL else 1) for line in WORK.read_text().splitlines()]
+        requests = self.write("requests.jsonl", "\n".join(copies) + "\n")
+        self.assertEqual(self.evaluate(requests, name="undisturbed").returncode, OK)
+        while here < KILLS:  # one and the same run is to meet them all; one that is done before is looked at, and another begun
+            self.assertLess(folder, 5)
+            name, (ranks, layout) = f"killed-{folder}", next(order)
+            written = lambda: sum(path.stat().st_size for path in (self.folder / name / "journal").glob("*.jsonl"))
+            known = written()
+            process = self.start("--layout", layout, name=name, ranks=ranks, rows=4, requests=requests)
+            # While it starts and loads, or some answers later.
+            if chance.random() < 0.5:
+                time.sleep(chance.uniform(0, 1.2))
+            else:
+                wanted, deadline = known + chance.randint(500, 3000), time.monotonic() + 120
+                while process.poll() is None and written() < wanted:
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.002)
+                time.sleep(chance.uniform(0, 0.01))
+            ended = process.poll() is not None
+            code, text = self.kill(process, ranks, chance)
+            if code == OK:  # it was done before: another folder
+                self.assert_whole_and_nothing_twice(name)
+                folder, here = folder + 1, 0
+                continue
+            self.assertFalse(ended, f"seed {seed}, kill {kills}, {layout}: ended by itself with {code}: {text}")
+            kills, here = kills + 1, here + 1
+            met.add(layout)
+        last = f"killed-{folder}"
+        done = self.evaluate(requests, name=last, fresh=False)
+        self.assertEqual(done.returncode, OK, f"seed {seed}: {done.stderr}")
+        self.assert_whole_and_nothing_twice(last)
+        print(f"{kills} kills, {here} of them of one run, {len(met)} layouts of 1 to 8 ranks, {time.monotonic() - begun:.0f} s", file=sys.stderr)
+
     def test_zeros_and_torn_lines_are_counted_and_done_again(self):
         process = self.start("--grace-seconds", "0")
         self.wait_for_records(process, 60)
@@ -162,6 +229,19 @@ class Resume(Scratch):
         changed = journal.read_text().replace('"stop":"the"', '"stop":"teh"')
         (journal.parent / "000002-000000.jsonl").write_text(changed)
         self.assert_refused(self.evaluate(requests, fresh=False), BAD_INPUT, "order", "000002-000000.jsonl")
+
+    def test_ranks_that_wait_while_the_first_reads_and_merges_are_not_taken_for_stuck(self):
+        # Answers that need no model, so many that one rank reads them for longer than the watchdog waits.
+        body = {"context": "a", "repeats": 1000, "max_gen_toks": 10, "max_length": 10}
+        line = lambda n: json.dumps({"custom_id": f"{n}-" + 300 * "x", "url": "bathys:generate_until", "body": body})
+        requests = self.write("requests", "\n".join(map(line, range(100))) + "\n")
+        done = self.evaluate(requests, ranks=2)
+        self.assertEqual(done.returncode, SOME_FAILED, done.stderr)
+        before = self.result_bytes()
+        again = self.evaluate(requests, "--watchdog-seconds", "0.8", fresh=False, ranks=2)
+        self.assertEqual(again.returncode, SOME_FAILED, again.stderr)
+        self.assertNotIn("no progress", again.stderr)
+        self.assertEqual(self.result_bytes(), before)
 
     def test_a_folder_in_use_is_refused(self):
         process = self.start()

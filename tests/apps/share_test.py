@@ -52,6 +52,52 @@ class Shares(Scratch):
         self.assertEqual(sorted((self.folder / "merged" / "journal").iterdir()), journals)
         self.assert_whole()
 
+    def test_the_starts_of_merged_runs_are_counted_not_their_files(self):
+        sources = [self.folder / f"share-{k}" for k in range(2)]
+        # The first share in two starts of two groups each, the second in one.
+        done = self.evaluate(self.requests, "--share", "0/2", "--max-failed", "0", "--layout", "groups=2", "--row-budget", "3", name="share-0", ranks=2)
+        self.assertIn(done.returncode, (OK, SOME_FAILED), done.stderr)
+        self.evaluate(self.requests, "--share", "0/2", "--retry-failed", "--layout", "groups=2", name="share-0", ranks=2, fresh=False)
+        self.assertIn(self.evaluate(self.requests, "--share", "1/2", "--layout", "groups=2", name="share-1", ranks=2).returncode, (OK, SOME_FAILED))
+        files = [path for source in sources for path in sorted((source / "journal").iterdir())]
+        starts = [len({path.name[:6] for path in (source / "journal").iterdir()}) for source in sources]
+        self.assertEqual((starts, len(files)), ([2, 1], 6))
+        self.assertEqual(self.merge(sources, "--no-new-answers").returncode, SOME_FAILED)
+        summary, parts = self.summary("merged"), [self.summary(source.name) for source in sources]
+        self.assertEqual(summary["restarts"], sum(starts) - 1)
+        for phase, seconds in summary["speed"]["seconds"].items():
+            self.assertAlmostEqual(seconds, sum(part["speed"]["seconds"][phase] for part in parts), places=5)
+        # What was taken in part is completed as the same starts.
+        journal = self.folder / "merged" / "journal"
+        names = sorted(path.name for path in journal.iterdir())
+        self.assertEqual(names, [f"{start:06d}-{rank:06d}.jsonl" for start in (1, 2, 3) for rank in (0, 1)])
+        texts = [(journal / name).read_bytes() for name in names]
+        for gone in (names[1], names[2], names[5]):
+            (journal / gone).unlink()
+        self.assertEqual(self.merge(sources, "--no-new-answers", fresh=False).returncode, SOME_FAILED)
+        self.assertEqual([(journal / name).read_bytes() for name in sorted(path.name for path in journal.iterdir())], texts)
+
+    def test_an_answer_in_one_folder_and_a_failure_in_another_are_refused(self):
+        self.assertEqual(self.evaluate(self.requests, name="whole").returncode, SOME_FAILED)
+        other = self.folder / "other"
+        shutil.copytree(self.folder / "whole", other)
+        journal = next((other / "journal").glob("*.jsonl"))
+        lines = journal.read_text().split("\n")
+        at = next(n for n, line in enumerate(lines) if '"ok":true' in line)
+        record = json.loads(lines[at])
+        key = record["record"]["custom_id"]
+        for part in ("result", "usage"):
+            record["record"].pop(part)
+        for code, expected in (("nonfinite_value", BAD_INPUT), ("does_not_fit", SOME_FAILED)):
+            record["record"].update(ok=False, error={"code": code, "message": "layer 1, token 2"}, usage={})
+            lines[at] = json.dumps(record, separators=(",", ":"))
+            journal.write_text("\n".join(lines))
+            done = self.merge([self.folder / "whole", other], "--no-new-answers")
+            if expected == BAD_INPUT:
+                self.assert_refused(done, BAD_INPUT, "hold different answers", key, "(failed)")
+            else:
+                self.assertEqual(done.returncode, expected, done.stderr)
+
     def test_a_missing_share_is_seen_and_can_be_answered(self):
         self.assertEqual(self.evaluate(self.requests, name="whole").returncode, SOME_FAILED)
         sources = self.shares(4)

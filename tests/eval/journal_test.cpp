@@ -4,7 +4,9 @@
 #include "eval/support.hpp"
 #include "io/temp_folder.hpp"
 
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -32,8 +34,10 @@ class JournalTest : public ::testing::Test {
                         requests[request].custom_id, repeat, requests[request].sha256, ok, outcome)};
   }
   StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
-  void write(int number, const std::vector<Record>& records) {
-    JournalWriter writer(folder.path(), start(number), 0);
+  void write(int number, const std::vector<Record>& records, bool retries = false) {
+    StartHeader header = start(number);
+    header.retries = retries;
+    JournalWriter writer(folder.path(), header, 0);
     for (const Record& one : records) writer.append(one, R"({"rank":0})");
   }
   RecordTable read() {
@@ -56,7 +60,7 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(table.record(table.at(0, 1)), first.text);
   EXPECT_EQ(table.record(table.at(1, 0)), second.text);
   EXPECT_EQ(table.item(table.at(1, 0)), R"({"rank":0})");
-  EXPECT_EQ(table.missing(0), std::vector<std::int32_t>{0});
+  EXPECT_FALSE(table.at(0, 0).present());
   EXPECT_EQ(table.last_start(), 1);
 }
 
@@ -145,6 +149,48 @@ TEST_F(JournalTest, PrefersAGoodRecordToAFailedOneAndALaterFailureToAnEarlier) {
   EXPECT_EQ(table.n_present(), 3);
 }
 
+// The same request with the same numbers is either finite or not.
+TEST_F(JournalTest, AnAnswerAndAFailureOfTheSameNumbersContradictEachOther) {
+  const Record good = record(0, 0, "good"), bad = record(0, 0, "bad", false, "nonfinite_value");
+  const Record elsewhere = record(0, 0, "elsewhere", false, "nonfinite_value"), misfit = record(0, 0, "room", false);
+  const std::pair<Record, Record> contradictions[] = {{good, bad}, {bad, good}, {bad, elsewhere}};
+  for (const auto& [first, second] : contradictions) {
+    std::filesystem::remove_all(folder.path("journal"));
+    write(1, {first});
+    write(2, {second});
+    expect_error(ExitCode::bad_input, {"000001-000000.jsonl", "000002-000000.jsonl", "(failed)", "\"a\"", "repeat 0"},
+                 [&] { read(); });
+  }
+  const std::pair<Record, Record> together[] = {{bad, bad}, {misfit, bad}, {bad, misfit}, {misfit, good}};
+  for (const auto& [first, second] : together) {
+    std::filesystem::remove_all(folder.path("journal"));
+    write(1, {first});
+    write(2, {second});
+    EXPECT_EQ(read().n_present(), 1);
+  }
+}
+
+TEST_F(JournalTest, AFailureThatWasAnsweredAgainOnDemandContradictsNothing) {
+  const Record good = record(0, 0, "good"), bad = record(0, 0, "bad", false, "nonfinite_value");
+  write(1, {bad});
+  write(2, {good}, true);
+  EXPECT_TRUE(read().at(0, 0).ok);
+  // Merged with a folder that never met the failure, in either order.
+  write(3, {good});
+  EXPECT_TRUE(read().at(0, 0).ok);
+  EXPECT_EQ(read().n_failed(), 0);
+  write(4, {record(0, 0, "other")});  // two good ones stay a contradiction
+  expect_error(ExitCode::bad_input, {"hold different answers"}, [&] { read(); });
+}
+
+TEST_F(JournalTest, NamesOfFilesAreReadAsTheyAreWritten) {
+  EXPECT_EQ(journal_name({12, 3}), "000012-000003.jsonl");
+  EXPECT_EQ(read_journal_name("000012-000003.jsonl").start, 12);
+  EXPECT_EQ(read_journal_name("000012-000003.jsonl").rank, 3);
+  for (const char* other : {"000012.jsonl", "000012-.jsonl", "000012-000003.json", "x", "000012-000003.jsonl~"})
+    EXPECT_EQ(read_journal_name(other).start, 0) << other;
+}
+
 TEST_F(JournalTest, ForgetsFailuresWhenAsked) {
   write(1, {record(0, 0, "bad", false, "nonfinite_value"), record(0, 1, "misfit", false), record(1, 0, "good")});
   RecordTable table = read();
@@ -152,7 +198,8 @@ TEST_F(JournalTest, ForgetsFailuresWhenAsked) {
   EXPECT_EQ(table.n_present(), 3);  // the same room: it would not fit again
   table.forget_misfits(start(2, 4));
   EXPECT_EQ(table.n_present(), 2);
-  EXPECT_EQ(table.missing(0), std::vector<std::int32_t>{1});
+  EXPECT_TRUE(table.at(0, 0).present());
+  EXPECT_FALSE(table.at(0, 1).present());
   table.forget_failed();
   EXPECT_EQ(table.n_present(), 1);
   EXPECT_EQ(table.n_failed(), 0);

@@ -66,7 +66,7 @@ bool eventually(const std::function<bool()>& holds) {
   return false;
 }
 
-TEST(LookAhead, hands_out_in_the_order_asked_for_whatever_takes_how_long) {
+TEST(LookAhead, HandsOutInTheOrderAskedForWhateverTakesHowLong) {
   for (const int threads : {0, 1, 2, 5}) {
     LookAhead ahead(
         [](std::size_t index) {
@@ -86,7 +86,7 @@ TEST(LookAhead, hands_out_in_the_order_asked_for_whatever_takes_how_long) {
   }
 }
 
-TEST(LookAhead, prepares_while_the_caller_does_something_else) {
+TEST(LookAhead, PreparesWhileTheCallerDoesSomethingElse) {
   std::atomic<int> prepared{0};
   LookAhead ahead([&](std::size_t index) { return ++prepared, task_of(index); }, {.threads = 1});
   for (std::size_t i = 0; i < 8; ++i) ahead.ask(i);
@@ -95,7 +95,7 @@ TEST(LookAhead, prepares_while_the_caller_does_something_else) {
   EXPECT_EQ(prepared, 8);  // each once
 }
 
-TEST(LookAhead, holds_no_more_tokens_than_its_bound_and_one_task) {
+TEST(LookAhead, HoldsNoMoreTokensThanItsBoundAndOneTask) {
   std::atomic<int> prepared{0};
   LookAhead ahead([&](std::size_t index) { return ++prepared, task_of(index, 100); }, {.threads = 1, .tokens = 250});
   for (std::size_t i = 0; i < 20; ++i) ahead.ask(i);
@@ -107,7 +107,7 @@ TEST(LookAhead, holds_no_more_tokens_than_its_bound_and_one_task) {
   }
 }
 
-TEST(LookAhead, what_no_thread_has_begun_the_caller_prepares_itself) {
+TEST(LookAhead, WhatNoThreadHasBegunTheCallerPreparesItself) {
   Gate gate;
   LookAhead ahead(
       [&](std::size_t index) {
@@ -126,7 +126,7 @@ TEST(LookAhead, what_no_thread_has_begun_the_caller_prepares_itself) {
   EXPECT_EQ(ahead.take().first, 2U);
 }
 
-TEST(LookAhead, an_end_does_not_wait_for_what_was_not_begun) {
+TEST(LookAhead, AnEndDoesNotWaitForWhatWasNotBegun) {
   Gate gate;
   std::atomic<int> prepared{0};
   {
@@ -139,7 +139,7 @@ TEST(LookAhead, an_end_does_not_wait_for_what_was_not_begun) {
   EXPECT_EQ(prepared, 2);
 }
 
-TEST(LookAhead, an_error_of_a_thread_comes_where_its_task_would) {
+TEST(LookAhead, AnErrorOfAThreadComesWhereItsTaskWould) {
   for (const int threads : {0, 1, 3}) {
     LookAhead ahead(
         [](std::size_t index) {
@@ -155,7 +155,7 @@ TEST(LookAhead, an_error_of_a_thread_comes_where_its_task_would) {
   }
 }
 
-TEST(LookAhead, waits_for_nothing_where_few_requests_are_left_for_others) {
+TEST(LookAhead, WaitsForNothingWhereFewRequestsAreLeftForOthers) {
   EXPECT_EQ(look_ahead_of(1'000'000, 1), 256);
   EXPECT_EQ(look_ahead_of(3, 1), 3);
   EXPECT_EQ(look_ahead_of(1'000'000, 8), 256);
