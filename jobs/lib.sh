@@ -179,33 +179,42 @@ slurm_step() {
   return "$code"
 }
 
-# eval_words WORDS...: the words of `bathys eval` into the array `words`. `--shares N` among them makes the job one of N
-# (an array's task K answers share K/N in OUT/share-K); what else was given goes through.
-eval_words() {
-  local shares='' task=${SLURM_ARRAY_TASK_ID:-} out=no word
-  words=()
+# split_words WORDS...: words of `bathys eval` and `--shares N` into $shares, $out (RUN_DIR of --out) and the array `words` (all others).
+split_words() {
+  local word
+  shares='' out='' words=()
   while [ $# -gt 0 ]; do
     word=$1
     shift
     case $word in
       --shares) shares=${1:-}; shift ;;
       --shares=*) shares=${word#*=} ;;
+      --out) out=${1:-}; shift ;;
+      --out=*) out=${word#*=} ;;
       *) words+=("$word") ;;
     esac
   done
-  [ -n "$shares$task" ] || return 0
-  [[ $shares =~ ^[1-9][0-9]*$ ]] || die 2 "an array job needs --shares N, the number of its tasks in all (also when only some are run again)"
+}
+
+# require_shares WORDS...: $shares is the number of an array's tasks and $out is there; else ends with WORDS or what is missing.
+require_shares() {
+  [[ $shares =~ ^[1-9][0-9]*$ ]] || die 2 "$@"
+  [ -n "$out" ] || die 2 "--out RUN_DIR is missing, the folder that the shares of an array job lie in"
+}
+
+# eval_words WORDS...: the words of `bathys eval` into the array `words`. `--shares N` among them makes the job one of N
+# (an array's task K answers share K/N in OUT/share-K); what else was given goes through.
+eval_words() {
+  local shares out task=${SLURM_ARRAY_TASK_ID:-}
+  split_words "$@"
+  if [ -z "$shares$task" ]; then
+    words=("$@")
+    return 0
+  fi
+  require_shares "an array job needs --shares N, the number of its tasks in all (also when only some are run again)"
   [ -n "$task" ] || die 2 "--shares $shares is for array jobs: sbatch --array=0-$((shares - 1)) ..."
   [ "$task" -lt "$shares" ] || die 2 "array task $task is none of the $shares shares; submit with --array=0-$((shares - 1))"
-  local i
-  for ((i = 0; i < ${#words[@]}; i++)); do
-    case ${words[i]} in
-      --out) words[i + 1]=${words[i + 1]:-}/share-$task out=yes ;;
-      --out=*) words[i]=${words[i]}/share-$task out=yes ;;
-    esac
-  done
-  [ "$out" = yes ] || die 2 "--out is missing"
-  words+=(--share "$task/$shares")
+  words=(--out "$out/share-$task" "${words[@]}" --share "$task/$shares")
 }
 
 # slurm_cancelled ID: whether somebody cancelled the job that we are. Its state is COMPLETING then, as it is when the time is up.

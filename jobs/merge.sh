@@ -18,20 +18,8 @@ source "${BATHYS_ROOT:-${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}}/jobs/lib.sh" || 
 
 program=${BATHYS_PROGRAM:-$(preset_dir "$bathys_preset")/bathys}
 [ -x "$program" ] || die 2 "$program is not there; build it (docs/running.md) or name another by BATHYS_PROGRAM"
-shares='' out='' words=()
-while [ $# -gt 0 ]; do
-  word=$1
-  shift
-  case $word in
-    --shares) shares=${1:-}; shift ;;
-    --shares=*) shares=${word#*=} ;;
-    --out) out=${1:-}; shift ;;
-    --out=*) out=${word#*=} ;;
-    *) words+=("$word") ;;
-  esac
-done
-[[ $shares =~ ^[1-9][0-9]*$ ]] || die 2 "--shares N is missing, the number the array job was given"
-[ -n "$out" ] || die 2 "--out RUN_DIR is missing, as the array job was given it"
+split_words "$@"
+require_shares "--shares N is missing, the number the array job was given"
 sources=()
 for ((k = 0; k < shares; k++)); do
   [ -d "$out/share-$k" ] || die 75 "$out/share-$k is not there: task $k of the array has not run; submit it (--array=$k) and run this again"

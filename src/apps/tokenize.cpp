@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/json_lines.hpp"
 #include "apps/tokenize_command.hpp"
 #include "apps/validators.hpp"
 #include "core/error.hpp"
@@ -7,7 +8,6 @@
 #include "eval/json_text.hpp"
 #include "eval/request.hpp"
 #include "io/file.hpp"
-#include "io/lines.hpp"
 #include "io/output.hpp"
 #include "io/shard_index.hpp"
 #include "tokenizer/answer_parser.hpp"
@@ -29,33 +29,16 @@ struct Options {
   TokenizeOptions tokenize;
 };
 
-// What gives the error of each line its place.
-struct Line {
-  std::string name;
-  Json body;
-};
-
-// Each line of JSON Lines that is not blank.
-template <class Body>
-void for_each_line(const Options& options, std::string_view input, Body&& body) {
-  io::LineReader lines(input);
-  while (const auto line = lines.next()) {
-    if (io::is_blank(line->bytes)) continue;
-    const std::string name = fmt::format("{}: line {}", options.file, line->number);
-    body(Line{name, parse_json(line->bytes, name, ExitCode::bad_requests)});
-  }
-}
-
 // Bodies of the chat interface have members that do not shape the prompt; but one that is nearly spelled as one that
 // does would be passed over in silence.
-void refuse_misspelled(const Line& line) {
+void refuse_misspelled(const JsonLine& line) {
   static const std::vector<std::string> names = {"messages",      "thinking", "effort",      "reasoning_effort",
                                                  "drop_thinking", "tools",    "tool_choice", "response_format"};
   if (!line.body.is_object()) return;
   for (const auto& [key, value] : line.body.items()) {
     if (key.size() > 40 || std::find(names.begin(), names.end(), key) != names.end()) continue;
     const std::string near = nearest_name(key, names);
-    require(near.empty(), ExitCode::bad_requests, "{}: {} is unknown; did you mean {}?", line.name, shown(key), near);
+    require(near.empty(), ExitCode::bad_requests, "{}: {} is unknown; did you mean {}?", line.name(), shown(key), near);
   }
 }
 
@@ -63,7 +46,7 @@ void refuse_misspelled(const Line& line) {
 // --decode.
 void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& options, std::string_view input,
                     io::Output& out) {
-  for_each_line(options, input, [&](const Line& line) {
+  for_each_json_line(input, options.file, [&](const JsonLine& line) {
     refuse_misspelled(line);
     try {
       const eval::TokenIds ids = tokenizer::encode_prompt(tokenizer, tokenizer::read_conversation(line.body));
@@ -71,7 +54,7 @@ void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& option
                             ? eval::json_string(tokenizer.decode(ids, options.tokenize.skip_special))
                             : eval::json_integers(ids));
     } catch (const tokenizer::PromptError& error) {
-      fail(ExitCode::bad_requests, "{}: {}: {}", line.name, error.code(), error.what());
+      fail(ExitCode::bad_requests, "{}: {}: {}", line.name(), error.code(), error.what());
     }
   });
   out.finish();
@@ -79,8 +62,8 @@ void tokenize_chats(const tokenizer::Tokenizer& tokenizer, const Options& option
 
 // Each line is {"output": text, "thinking": true|false}; the answer is what the output says.
 void parse_answers(const Options& options, std::string_view input, io::Output& out) {
-  for_each_line(options, input, [&](const Line& line) {
-    JsonObject fields(line.body, line.name, ExitCode::bad_requests);
+  for_each_json_line(input, options.file, [&](const JsonLine& line) {
+    JsonObject fields(line.body, line.name(), ExitCode::bad_requests);
     const std::string output = fields.string("output");
     const bool thinking = fields.boolean_or("thinking", true);
     fields.finish();

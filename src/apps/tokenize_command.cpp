@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/tokenize_command.hpp"
 
+#include "apps/json_lines.hpp"
 #include "core/error.hpp"
 #include "core/shown.hpp"
 #include "eval/json_text.hpp"
-#include "io/lines.hpp"
 #include "tokenizer/unicode.hpp"
 
 #include <charconv>
@@ -22,74 +22,41 @@ using tokenizer::Tokenizer;
 
 constexpr std::size_t kBatchBytes = std::size_t{4} << 20;  // of input that one parallel batch takes
 
-// Where an error is: a line of a file.
-struct Place {
-  std::string_view name;
-  std::int64_t line;
-
-  [[nodiscard]] Json parse(std::string_view text) const {
-    Json value;
-    if (const auto cause = try_parse_json(text, value)) refuse(*cause);
-    return value;
-  }
-  [[noreturn]] void refuse(std::string_view cause) const {
-    fail(ExitCode::bad_requests, "{}: line {}: {}", name, line, cause);
-  }
-};
-
-std::string id_list(const std::vector<TokenId>& ids) {
-  std::string text = "[";
-  for (const TokenId id : ids) {
-    const fmt::format_int digits(id);
-    text.append(digits.data(), digits.size());
-    text.push_back(',');
-  }
-  if (!ids.empty()) text.pop_back();
-  return text += "]\n";
-}
-
 void encode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
                   std::string_view name, io::Output& out) {
-  io::LineReader lines(input);
   std::vector<std::string> texts;
   std::size_t bytes = 0;
   const auto answer = [&] {
-    for (const auto& ids : tokenizer.encode_batch(texts, options.threads, !options.plain)) out.write(id_list(ids));
+    for (const auto& ids : tokenizer.encode_batch(texts, options.threads, !options.plain))
+      out.write(eval::json_integers(ids).append("\n"));
     texts.clear();
     bytes = 0;
   };
-  while (const auto line = lines.next()) {
-    if (io::is_blank(line->bytes)) continue;
-    const Place place{name, line->number};
-    Json value = place.parse(line->bytes);
-    if (!value.is_string()) place.refuse("expected a JSON string");
-    texts.push_back(std::move(value.get_ref<std::string&>()));
-    bytes += line->bytes.size();
+  for_each_json_line(input, name, [&](JsonLine line) {
+    if (!line.body.is_string()) line.refuse("expected a JSON string");
+    texts.push_back(std::move(line.body.get_ref<std::string&>()));
+    bytes += line.bytes;
     if (bytes >= kBatchBytes) answer();
-  }
+  });
   answer();
 }
 
 void decode_lines(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,
                   std::string_view name, io::Output& out) {
-  io::LineReader lines(input);
   std::vector<TokenId> ids;
-  while (const auto line = lines.next()) {
-    if (io::is_blank(line->bytes)) continue;
-    const Place place{name, line->number};
-    const Json value = place.parse(line->bytes);
-    if (!value.is_array()) place.refuse("expected a list of token ids");
+  for_each_json_line(input, name, [&](const JsonLine& line) {
+    if (!line.body.is_array()) line.refuse("expected a list of token ids");
     ids.clear();
-    for (const Json& id : value) {
+    for (const Json& id : line.body) {
       const bool exists =
           id.is_number_unsigned() && id.get<std::uint64_t>() < static_cast<std::uint64_t>(tokenizer.vocab_size());
       if (!exists)
-        place.refuse(
+        line.refuse(
             fmt::format("{} is no token id, expected integers from 0 to {}", shown(id), tokenizer.vocab_size() - 1));
       ids.push_back(id.get<TokenId>());
     }
     out.print("{}\n", eval::json_string(tokenizer.decode(ids, options.skip_special)));
-  }
+  });
 }
 
 void decode_text(const Tokenizer& tokenizer, const TokenizeOptions& options, std::string_view input,

@@ -22,8 +22,8 @@ struct JsonLimits {
   bool unique_keys = true;  // false: of a key that stands twice in an object the last value counts, at the first place
 };
 
-// Parses one JSON text strictly: UTF-8, no trailing bytes, no NUL byte, no key twice in one object (also when escaped),
-// nesting at most 512 deep.  `what` names the text in the message ("config.json").
+// Parses one JSON text strictly: UTF-8, no trailing bytes, no byte order mark, no NUL byte, no key twice in one object
+// (also when escaped), nesting at most 512 deep.  `what` names the text in the message ("config.json").
 //   throws Error(code) naming the byte offset and the cause
 Json parse_json(std::string_view text, std::string_view what, ExitCode code);
 

@@ -25,8 +25,10 @@ class JsonSax : public nlohmann::json_sax<Document> {
   using typename nlohmann::json_sax<Document>::string_t;
 
   // Runs over `text`; returns the cause when it is not JSON or was refused.  The one place that calls the library's
-  // lexer, to which a NUL byte is the end of the input: what stands behind one would be dropped in silence.
+  // lexer, to which a NUL byte is the end of the input: what stands behind one would be dropped in silence, as is a
+  // byte order mark in front.
   std::optional<std::string> run(std::string_view text) {
+    if (text.starts_with("\xef\xbb\xbf")) return "not JSON at byte 1: a byte order mark, expected plain UTF-8";
     if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
       return fmt::format("not JSON at byte {}: a NUL byte, a control character that JSON writes as \\u0000", nul + 1);
     }

@@ -30,9 +30,12 @@ namespace bathys::eval {
 [[nodiscard]] std::string json_list(const std::vector<std::string>& values);
 template <class Integers>
 [[nodiscard]] std::string json_integers(const Integers& values) {
-  std::vector<std::string> texts;
-  for (const auto value : values) texts.push_back(std::to_string(value));
-  return json_list(texts);
+  std::string text = "[";
+  for (const auto value : values) {
+    if (text.size() > 1) text += ',';
+    text += std::to_string(value);
+  }
+  return text + "]";
 }
 
 }  // namespace bathys::eval

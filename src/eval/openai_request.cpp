@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/openai_request.hpp"
 
+#include "core/shown.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -56,7 +58,7 @@ void check_neutral(RequestFields& fields, const std::vector<Neutral>& table, Req
     std::string accepted = "null";
     for (const char* text : neutral.values) accepted.append(" or ").append(text);
     request.unsupported = fmt::format("{} is {}; this program has no such parameter, it passes only as {}", neutral.key,
-                                      shown_json(value), accepted);
+                                      shown(value), accepted);
   }
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/request_fields.hpp"
 
+#include "core/shown.hpp"
+
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,18 +23,10 @@ bool as_integer(const Json& value, std::int64_t& out) {
 
 }  // namespace
 
-std::string shown_json(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() <= kShownBytes) return text;
-  std::size_t end = kShownBytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;  // not inside a character
-  return text.substr(0, end) + "...";
-}
-
 RequestFields::RequestFields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (!object.is_object()) {
-    throw LineFault{"wrong_type", fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_,
-                                              shown_json(object))};
+    throw LineFault{"wrong_type",
+                    fmt::format("{} is {}, expected an object", path_.empty() ? "the line" : path_, shown(object))};
   }
 }
 
@@ -39,14 +34,18 @@ std::string RequestFields::full(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
 }
 
+void RequestFields::know(std::string_view key) {
+  if (std::find(known_.begin(), known_.end(), key) == known_.end()) known_.push_back(key);
+}
+
 bool RequestFields::given(std::string_view key) {
-  known_.emplace(key);
+  know(key);
   const auto found = object_->find(std::string(key));
   return found != object_->end() && !found->is_null();
 }
 
 const Json& RequestFields::any(std::string_view key) {
-  known_.emplace(key);
+  know(key);
   const auto found = object_->find(std::string(key));
   if (found == object_->end()) throw LineFault{"missing_field", fmt::format("{} is missing", full(key))};
   return *found;
@@ -54,7 +53,7 @@ const Json& RequestFields::any(std::string_view key) {
 
 void RequestFields::refuse(std::string_view key, std::string_view expected) const {
   throw LineFault{"wrong_type",
-                  fmt::format("{} is {}, expected {}", full(key), shown_json(object_->at(std::string(key))), expected)};
+                  fmt::format("{} is {}, expected {}", full(key), shown(object_->at(std::string(key))), expected)};
 }
 
 std::string RequestFields::text(std::string_view key) {
@@ -115,8 +114,7 @@ TokenIds RequestFields::ids_of(const Json& value, std::string_view key, std::int
   for (const Json& element : value) {
     std::int64_t id = -1;
     if (!as_integer(element, id) || id < 0 || id >= vocab_size) {
-      throw LineFault{"wrong_type",
-                      fmt::format("{} holds {}, expected {}", full(key), shown_json(element), expected())};
+      throw LineFault{"wrong_type", fmt::format("{} holds {}, expected {}", full(key), shown(element), expected())};
     }
     out.push_back(static_cast<std::int32_t>(id));
   }
@@ -136,7 +134,7 @@ std::vector<TokenIds> RequestFields::lists_of_ids(std::string_view key, std::int
 
 void RequestFields::finish() const {
   for (const auto& [key, value] : object_->items()) {
-    if (known_.contains(key)) continue;
+    if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string near = nearest_name(key, {known_.begin(), known_.end()});
     throw LineFault{"unknown_field",
                     fmt::format("{} is unknown{}", full(key.substr(0, kShownBytes)),

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <exception>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,11 +18,9 @@ struct LineFault {
   std::string words;
 };
 
-// A value as messages show it: its JSON text, cut where it is long.
-std::string shown_json(const Json& value);
-
 // The members of one object of a request line.  Types are checked without conversion (1.0 and 1e3 are no integers, true
-// is no number); every key must be asked for, and finish() refuses the rest.  Faults: missing_field, unknown_field,
+// is no number); every key must be asked for, by a name that outlives this
+// object, and finish() refuses the rest.  Faults: missing_field, unknown_field,
 // wrong_type, with the key's path.
 class RequestFields {
  public:
@@ -55,7 +52,9 @@ class RequestFields {
 
   const Json* object_;
   std::string path_;
-  std::set<std::string, std::less<>> known_;
+  void know(std::string_view key);
+
+  std::vector<std::string_view> known_;
 };
 
 }  // namespace bathys::eval

@@ -180,7 +180,6 @@ std::vector<Generate> read_body(const std::string& url, const Json& json, const 
 
 std::vector<Request> read_line(const io::Line& line, const RequestRules& rules) {
   if (!tokenizer::is_valid_utf8(line.bytes)) throw LineFault{"invalid_utf8", "the line is not UTF-8"};
-  if (line.bytes.starts_with("\xef\xbb\xbf")) throw LineFault{"invalid_json_line", "a byte order mark inside the file"};
   // meta may hold numbers that no machine type can: it is checked with its numbers put aside, and kept as text.
   const auto meta = raw_member(line.bytes, "meta");
   std::string text;

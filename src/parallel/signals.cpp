@@ -31,11 +31,6 @@ void install_signal_handlers() {
 }
 
 bool stop_requested() noexcept { return stop_flag != 0; }
-void request_stop() noexcept { stop_flag = 1; }
 void clear_stop_request() noexcept { stop_flag = 0; }
-
-bool stop_requested_anywhere(Collectives& group) {
-  return group.all_reduce_host(stop_requested() ? 1 : 0, Reduce::max) != 0;
-}
 
 }  // namespace bathys::parallel

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "parallel/collectives.hpp"
-
 namespace bathys::parallel {
 
 // SIGTERM, SIGUSR1 and SIGINT ask for a stop at the next step's edge: their handler sets a flag and does nothing
@@ -12,12 +10,7 @@ void install_signal_handlers();
 
 // Whether this process was asked to stop.
 [[nodiscard]] bool stop_requested() noexcept;
-// The same request, from inside (a time limit).
-void request_stop() noexcept;
 // Forgets requests; for tests.
 void clear_stop_request() noexcept;
-
-// Whether any rank was asked to stop: all ranks get the same answer at the same step's edge.  Collective.
-[[nodiscard]] bool stop_requested_anywhere(Collectives& group);
 
 }  // namespace bathys::parallel

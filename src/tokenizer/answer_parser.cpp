@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/answer_parser.hpp"
 
+#include "tokenizer/dsml.hpp"
 #include "tokenizer/prompt.hpp"
 #include "tokenizer/python_json.hpp"
 
@@ -10,14 +11,7 @@
 namespace bathys::tokenizer {
 namespace {
 
-constexpr std::string_view kTagOpen = "<｜DSML｜";
-constexpr std::string_view kTagClose = "</｜DSML｜";
-constexpr std::string_view kCallsClose = "</｜DSML｜ calls>";
-constexpr std::string_view kOldCallsClose = "</｜DSML｜tool_calls>";  // of the release before
-constexpr std::string_view kCallName = "invoke name=\"";
-constexpr std::string_view kArgumentName = "parameter name=\"";
-constexpr std::string_view kIsString = "string=\"true\">";
-constexpr std::string_view kIsJson = "string=\"false\">";
+using namespace dsml;
 
 // The name at the beginning of an argument's tag: to the quote before the next attribute.
 std::string_view argument_name(std::string_view header) {

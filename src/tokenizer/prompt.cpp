@@ -2,6 +2,7 @@
 #include "tokenizer/prompt.hpp"
 
 #include "tokenizer/chat_turns.hpp"
+#include "tokenizer/dsml.hpp"
 #include "tokenizer/prompt_tools.hpp"
 
 #include <string>
@@ -100,7 +101,7 @@ std::vector<PromptPart> render_prompt(const Conversation& conversation) {
   const bool continues = !turns.empty() && (turns.back().prefix || !turns.back().task.empty());
   if (!continues) {
     write_answer_header(out, conversation.thinking);
-    if (conversation.must_call) out.words(kCallsOpen);
+    if (conversation.must_call) out.words(dsml::kCallsOpen);
   }
   return out.take();
 }

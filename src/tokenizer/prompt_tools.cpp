@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/prompt_tools.hpp"
 
+#include "tokenizer/dsml.hpp"
 #include "tokenizer/python_json.hpp"
 
 #include <string>
@@ -40,16 +41,24 @@ You MUST strictly follow the above defined tool name and parameter schemas to in
 constexpr std::string_view kResponseFormat =
     "\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n";
 
+void open_tag(PromptWriter& out, std::string_view inside) {
+  out.words(dsml::kTagOpen);
+  out.words(" ");
+  out.words(inside);
+}
+
 void write_argument(PromptWriter& out, std::string_view name, bool is_string, std::string_view value) {
-  out.words("<｜DSML｜ parameter name=\"");
+  open_tag(out, dsml::kArgumentName);
   out.text(name);
-  out.words(is_string ? "\" string=\"true\">" : "\" string=\"false\">");
+  out.words("\" ");
+  out.words(is_string ? dsml::kIsString : dsml::kIsJson);
   out.text(value);
-  out.words("</｜DSML｜ parameter>\n");
+  out.words(dsml::kArgumentEnd);
+  out.words("\n");
 }
 
 void write_call(PromptWriter& out, const ToolCall& call) {
-  out.words("<｜DSML｜ invoke name=\"");
+  open_tag(out, dsml::kCallName);
   out.text(call.name);
   out.words("\">\n");
   const std::optional<Json> arguments = parse_call_arguments(call.arguments);
@@ -63,7 +72,8 @@ void write_call(PromptWriter& out, const ToolCall& call) {
                      value.is_string() ? value.get_ref<const std::string&>() : python_json(value));
     }
   }
-  out.words("</｜DSML｜ invoke>\n");
+  out.words(dsml::kCallEnd);
+  out.words("\n");
 }
 
 }  // namespace
@@ -86,9 +96,9 @@ void write_response_format(PromptWriter& out, std::string_view schema) {
 
 void write_calls(PromptWriter& out, const std::vector<ToolCall>& calls) {
   if (calls.empty()) return;
-  out.words(kCallsOpen);
+  out.words(dsml::kCallsOpen);
   for (const ToolCall& call : calls) write_call(out, call);
-  out.words("</｜DSML｜ calls>");
+  out.words(dsml::kCallsClose);
 }
 
 }  // namespace bathys::tokenizer

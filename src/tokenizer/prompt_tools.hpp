@@ -8,9 +8,6 @@
 
 namespace bathys::tokenizer {
 
-// The tag that begins a block of calls, as far as the last line break; what a prompt ends in when a call is demanded.
-inline constexpr std::string_view kCallsOpen = "\n\n<｜DSML｜ calls>\n";
-
 // What is said about tools and the answer's form at the end of the first system message, each after a blank line;
 // nothing where there are none.
 void write_tools(PromptWriter& out, const std::vector<Tool>& tools);

@@ -138,7 +138,6 @@ std::string python_json(const Json& value) {
 }
 
 std::optional<Json> parse_call_arguments(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) return std::nullopt;  // the library would skip a byte order mark
   Json value;
   const auto cause = try_parse_json(text, value, {.max_depth = kMaxArgumentDepth, .unique_keys = false});
   if (cause || !value.is_object()) return std::nullopt;

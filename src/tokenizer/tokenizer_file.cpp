@@ -305,8 +305,6 @@ TokenizerFile read_tokenizer_file(std::string_view text, std::string_view name) 
   require(text.size() <= kMaxFileBytes, kCode, "{}: has {} bytes, a tokenizer.json has at most {}", name, text.size(),
           kMaxFileBytes);
   require(!text.empty(), kCode, "{}: is empty, expected a tokenizer.json", name);
-  require(text.substr(0, 3) != "\xEF\xBB\xBF", kCode, "{}: begins with a byte order mark, expected plain UTF-8 JSON",
-          name);
   TokenizerFile file;
   file.pool.reserve(text.size() / 2);
   Json tree;

@@ -13,6 +13,7 @@
 #include "parallel/signals.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <numeric>
@@ -104,7 +105,8 @@ TEST_F(Ranks, StopTogetherAtAPayloadThatOneOfThemRefuses) {
 }
 
 TEST_F(Ranks, StopForASignalAndGoOn) {
-  if (world_->rank() == world_->size() - 1) parallel::request_stop();
+  parallel::install_signal_handlers();
+  if (world_->rank() == world_->size() - 1) std::raise(SIGUSR1);
   const std::string words = refusal(ExitCode::stopped, [&] { convert(*world_, kNano, path("out")); });
   parallel::clear_stop_request();
   EXPECT_NE(words.find("run the same command again"), std::string::npos) << words;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/agree.hpp"
 
-#include "parallel/signals.hpp"
-
 #include <stdexcept>
 #include <string>
 
@@ -65,15 +63,6 @@ TEST_F(AgreeTest, ForeignExceptionsBecomeInternalErrors) {
   EXPECT_EQ(outcome([] { throw std::runtime_error("odd"); }, ExitCode::internal), "internal error: odd");
   EXPECT_NE(outcome([] { throw std::bad_alloc(); }, ExitCode::internal).find("out of memory"), std::string::npos);
   EXPECT_NE(outcome([] { throw 3; }, ExitCode::internal), "");
-}
-
-TEST_F(AgreeTest, AStopAskedOfOneRankIsSeenByAll) {
-  clear_stop_request();
-  EXPECT_FALSE(stop_requested_anywhere(*world_));
-  if (rank_ == size_ - 1) request_stop();
-  EXPECT_TRUE(stop_requested_anywhere(*world_));
-  EXPECT_EQ(stop_requested(), rank_ == size_ - 1);
-  clear_stop_request();
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ ExitCode be_killed(Session& session) {
 ExitCode be_stopped(Session& session) {
   install_signal_handlers();
   if (is_last(session)) std::raise(SIGUSR1);
-  while (!stop_requested_anywhere(session.world())) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (session.world().all_reduce_host(stop_requested() ? 1 : 0, Reduce::max) == 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   return ExitCode::stopped;
 }
 
