@@ -5,6 +5,7 @@
 #include "core/json.hpp"
 #include "eval/json_text.hpp"
 #include "io/atomic_file.hpp"
+#include "io/line_file.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -123,21 +124,16 @@ void RecordTable::read_file(const std::string& path, int start, std::int64_t lea
   files_.emplace_back();
   files_.back().path = path;
   files_.back().start = start;
-  const std::string text = io::read_stream(path);
+  io::LineFile lines(path);
   require(
-      std::ssize(text) >= least_bytes, ExitCode::stopped,
+      lines.bytes() >= least_bytes, ExitCode::stopped,
       "{} has {} bytes on rank 0, its writer wrote {}: the file system does not show them yet; run the same command "
       "again",
-      path, text.size(), least_bytes);
+      path, lines.bytes(), least_bytes);
   Progress progress;
-  for (std::size_t begin = 0; begin < text.size();) {
-    beat(pulse);
-    const std::size_t end = text.find('\n', begin);
+  while (const auto line = lines.next(pulse)) {
     // A line counts when it ends in a newline and parses: anything else is what a kill or a power loss left.
-    const bool whole = end != std::string::npos && read_line(std::string_view(text).substr(begin, end - begin),
-                                                             static_cast<std::int64_t>(begin), file, progress);
-    if (!whole) ++damaged_lines_;
-    begin = end == std::string::npos ? text.size() : end + 1;
+    if (!line->ended || !read_line(line->bytes, line->offset, file, progress)) ++damaged_lines_;
   }
   progress_[start].join(progress);
 }
