@@ -139,7 +139,7 @@ class Scratch {
 std::vector<IoBenchLine> bench_io(const IoBenchOptions& options, std::ostream& out) {
   const Scratch scratch(options.scratch);
   const std::vector<std::string> sources = files_ending(options.checkpoint, ".safetensors");
-  std::vector<double> copy, convert, read, verify, load;
+  std::vector<double> copy, convert, read, shard_copy, verify, load;
   std::uint64_t source_bytes = bytes_of(sources);
   std::uint64_t shard_bytes = 0;
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
@@ -158,13 +158,19 @@ std::vector<IoBenchLine> bench_io(const IoBenchOptions& options, std::ostream& o
     cold(files);
     read.push_back(seconds_of([&] { read_files(files); }));
     cold(files);
+    const std::string shards_copied = scratch.fresh("copy");
+    shard_copy.push_back(seconds_of([&] { copy_files(files, shards_copied); }));
+    scratch.fresh("copy");
+    cold(files);
     verify.push_back(seconds_of([&] { convert::verify(shards); }));
     cold(files);
     load.push_back(seconds_of([&] { load_shards(shards); }));
   }
   const std::vector<IoBenchLine> lines = {{"convert", "copy", source_bytes, median(convert), median(copy)},
                                           {"verify", "read", shard_bytes, median(verify), median(read)},
-                                          {"load", "read", shard_bytes, median(load), median(read)}};
+                                          {"load", "read", shard_bytes, median(load), median(read)},
+                                          {"verify", "copy", shard_bytes, median(verify), median(shard_copy)},
+                                          {"load", "copy", shard_bytes, median(load), median(shard_copy)}};
   for (const IoBenchLine& line : lines) {
     const double gigabytes = static_cast<double>(line.bytes) / 1e9;
     out << fmt::format("{:8} bytes={} seconds={:.3f} gb_per_s={:.2f} plain_{}_gb_per_s={:.2f} ratio={:.2f}\n",

@@ -26,8 +26,9 @@ struct IoBenchLine {
   [[nodiscard]] double ratio() const { return plain_seconds / seconds; }
 };
 
-// Measures on this process alone, prints a line at a time to `out`, and returns the lines.
-//   copy   every safetensors file through one buffer of 16 MiB to a file that is then synchronized
+// Measures on this process alone, prints a line for each pair to `out`, and returns the lines.
+//   copy   every file (safetensors for convert, shards for verify and load) through one buffer of 16 MiB to a file that
+//          is then synchronized
 //   read   every shard file whole, into fresh memory
 //   load   every dataset into fresh memory, checksums checked
 //   throws as convert does
