@@ -12,6 +12,7 @@ for tool in slurmctld slurmd munged sbatch ip nsenter; do
 done
 [ "$(id -u)" -eq 0 ] || { echo "a private Slurm needs root: skipped"; exit 77; }
 ip netns add "b$$-probe" 2>/dev/null || { echo "no network namespaces: skipped"; exit 77; }
+entered=$(ip netns exec "b$$-probe" true 2>&1) || { ip netns del "b$$-probe"; echo "no program starts in a network namespace ($entered): skipped"; exit 77; }
 ip netns del "b$$-probe"
 [ $# -eq 2 ] || { echo "no program given: skipped"; exit 77; }
 work=$(mktemp -d)
