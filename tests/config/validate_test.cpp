@@ -3,7 +3,7 @@
 #include "config/model_files.hpp"
 #include "core/error.hpp"
 
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <string>
@@ -337,7 +337,7 @@ TEST(ValidateModelConfig, EngramTablesHaveTheDerivedSize) {
 }
 
 TEST(ValidateModelConfig, TheLargestPrimeSearchIsQuick) {
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   expect_refused(
       base(),
       [](auto& c) {
@@ -345,7 +345,7 @@ TEST(ValidateModelConfig, TheLargestPrimeSearchIsQuick) {
         c.engram_n_heads = 682;
       },
       "engram_num_embeddings[0] is 1916");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_LT((std::clock() - start) / CLOCKS_PER_SEC, 30);  // of CPU; a search prime by prime would take hours
 }
 
 TEST(ValidateModelConfig, TheDraftHeadReadsBackboneLayers) {
