@@ -136,14 +136,16 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   eval_options.cpus = session.cpus();
   eval::EvalRun run(session.world(), &session.watchdog(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
+  std::shared_ptr<const model::MemoryBudget> memory;
   if (run.n_left() > 0 && !options.no_new_answers) {
     const RunningModel running = start_model(session, open, options.run);
     run.work(*running.engine, *running.grid, timer.seconds());
-    report_memory(session, *running.memory);
+    memory = running.memory;
   }
   // 5. The result files and the table.
   std::string table;
   const ExitCode code = run.finish(table);
+  if (memory) report_memory(session, *memory);  // what finish() took is in the peak
   if (session.rank() == 0) print_table(table);
   if (code == ExitCode::some_failed && session.rank() == 0) {
     log::cause(fmt::format("some requests failed; {}/failed.jsonl lists them, --retry-failed answers them again",

@@ -127,8 +127,8 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   model::ModelOptions model_options;
   model_options.max_rows = options.row_budget;
   model_options.cone = options.cone;
-  const MemoryBudget budget = announce_memory(session, open, options, model_options);
-  running.memory = std::make_shared<const MemoryBudget>(budget);
+  const model::MemoryBudget budget = announce_memory(session, open, options, model_options);
+  running.memory = std::make_shared<const model::MemoryBudget>(budget);
   weights::LoadOptions load_options;
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;

@@ -4,6 +4,7 @@
 #include "engine/engine.hpp"
 #include "eval/task.hpp"
 #include "model/load_model.hpp"
+#include "model/memory_plan.hpp"
 #include "parallel/rank_grid.hpp"
 #include "parallel/session.hpp"
 #include "weights/shard_model.hpp"
@@ -44,14 +45,12 @@ struct OpenModel {
 // Collective.  throws AgreedError
 OpenModel open_model(parallel::Session& session, const RunOptions& options);
 
-struct MemoryBudget;
-
 // Weights on the ranks and the engine over them.
 struct RunningModel {
   std::unique_ptr<parallel::RankGrid> grid;  // the model holds on to it
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
-  std::shared_ptr<const MemoryBudget> memory;  // what was announced
+  std::shared_ptr<const model::MemoryBudget> memory;  // what was announced
 };
 // Sequences that a group holds at once at most.
 [[nodiscard]] std::int64_t sequences_alive(const RunOptions& options);

@@ -4,6 +4,8 @@
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 
@@ -30,10 +32,18 @@ std::string device_uuid(int index) {
   return text;
 }
 
+std::int64_t free_device_memory() {
+  std::size_t free = 0, total = 0;
+  const cudaError_t code = cudaMemGetInfo(&free, &total);
+  require(code == cudaSuccess, ExitCode::internal, "cudaMemGetInfo failed: {}", cudaGetErrorString(code));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(free));
+}
+
 #else
 
 int count_devices() { return 0; }
 std::string device_uuid(int) { return {}; }
+std::int64_t free_device_memory() { return 0; }
 
 #endif
 

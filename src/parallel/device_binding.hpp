@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct DeviceName {
 [[nodiscard]] int count_devices();
 // Host-wide name of device `index`; empty in a build without CUDA.
 [[nodiscard]] std::string device_uuid(int index);
+
+// Bytes free on the device that this process is bound to, at least 1; 0 in a build without CUDA.
+[[nodiscard]] std::int64_t free_device_memory();
 
 // The device of a rank: the only visible one (a launcher that binds hides the others), else that of its place on the
 // node.
