@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who starts when: sequences within their room, beginnings before those that fork from them.
+#include "core/error.hpp"
 #include "engine/engine_state.hpp"
 
 #include <iterator>
@@ -85,15 +86,17 @@ bool Engine::State::fits(const Room& room) const {
 }
 
 // Gives up beginnings that nothing needs and, where nothing runs that could end, also those that somebody waits for:
-// they are run again, which changes no number.  What leads to `keep` stays.
+// they are run again, which changes no number.  What leads to `keep` stays.  Gives up none where all would not do.
 bool Engine::State::make_room(const Room& wanted, const PrefixNode& keep) {
+  if (fits(used + wanted)) return true;
+  if (!fits(used + wanted - tree.reclaimable(keep, alive.empty()))) return false;
   while (!fits(used + wanted)) {
     if (PrefixNode* const idle = tree.oldest_idle(keep)) {
       release(*idle);
-    } else if (PrefixNode* const held = alive.empty() ? tree.unused(keep) : nullptr) {
-      give_up(*held);
     } else {
-      return false;
+      PrefixNode* const held = tree.unused(keep);
+      require(held != nullptr && alive.empty(), ExitCode::internal, "engine: room was counted that is not there");
+      give_up(*held);
     }
   }
   return true;

@@ -48,6 +48,29 @@ void each_node(PrefixNode& node, const Visit& visit) {
   }
 }
 
+// Room of what can be given up, from the leaves on: a node that goes is one user less of its parent.
+struct Reclaim {
+  const PrefixNode& keep;
+  bool also_unused;
+  Room room;
+
+  enum class Fate { stays, unused, idle };
+  Fate visit(const PrefixNode& node) {
+    int left = node.users;
+    bool childless = true;
+    for (const auto& child : node.children) {
+      const Fate fate = visit(*child);
+      if (fate != Fate::stays) --left;
+      childless = childless && fate == Fate::idle;
+    }
+    if (node.state != PrefixNode::State::ready || left > 0 || leads_to(node, keep)) return Fate::stays;
+    const bool idle = childless && node.waiting.empty();
+    if (!idle && !also_unused) return Fate::stays;
+    room += node.track.room;
+    return idle ? Fate::idle : Fate::unused;
+  }
+};
+
 }  // namespace
 
 bool leads_to(const PrefixNode& node, const PrefixNode& other) {
@@ -170,6 +193,12 @@ PrefixNode* PrefixTree::unused(const PrefixNode& keep) {
     if (node.state == PrefixNode::State::ready && node.users == 0 && !leads_to(node, keep)) found = &node;
   });
   return found;
+}
+
+Room PrefixTree::reclaimable(const PrefixNode& keep, bool also_unused) const {
+  Reclaim reclaim{keep, also_unused, {}};
+  reclaim.visit(root_);  // which leads to every node and stays
+  return reclaim.room;
 }
 
 }  // namespace bathys::engine

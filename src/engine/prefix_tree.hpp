@@ -56,6 +56,9 @@ class PrefixTree {
   // A ready node that no other track or node was forked from, whoever waits there: its rows can be given up and run
   // again.  Nodes on the way to `keep` are left out.
   [[nodiscard]] PrefixNode* unused(const PrefixNode& keep);
+  // What giving up nodes as those two name them, until neither names any, would set free; `also_unused`: with the
+  // second, else with the first alone.
+  [[nodiscard]] Room reclaimable(const PrefixNode& keep, bool also_unused) const;
 
   static constexpr std::int64_t kMinShared = 8;
 

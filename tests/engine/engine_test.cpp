@@ -314,6 +314,48 @@ TEST(Engine, StaysWithinItsCacheBytesAndTellsWhatCannotFit) {
   EXPECT_EQ(results.at(12).failure->code, "does_not_fit");
 }
 
+TEST(Engine, KeepsABeginningWhereGivingItUpWouldNotMakeRoom) {
+  const auto model = load_test_model("nano", {.max_rows = 1024});
+  const std::int64_t vocab = model->config().vocab_size;
+  const auto context = random_tokens(400, vocab, 1);
+  const auto bytes = [&](std::int64_t length) { return model->caches().bytes_for(length); };
+  // A long generation and the held beginning leave room for a short sequence, not for `large`, beginning or not; once
+  // the generation has ended, large fits beside the beginning.
+  const std::int64_t large = 900, running = 800;
+  const std::int64_t bound = bytes(running + 100) + bytes(400) + bytes(100);
+  ASSERT_GT(bytes(running) + bytes(large), bound);
+  ASSERT_LT(bytes(400) + bytes(large), bound);
+  Engine engine(*model, nullptr, {.row_budget = 1024, .cache_bytes = bound});
+  GenerateJob generation;
+  generation.tag = 0;
+  generation.prompt = random_tokens(running - 40, vocab, 2);
+  generation.max_new_tokens = 40;
+  engine.submit(std::move(generation));
+  const auto ask = [&](std::int64_t tag) {
+    engine.submit(ScoreJob{tag, {{joined(context, random_tokens(5, vocab, static_cast<std::uint64_t>(tag))), 400}}});
+  };
+  std::map<std::int64_t, JobResult> results;
+  const auto step_until = [&](std::int64_t tag) {
+    bool more = true;
+    while (more && !results.contains(tag)) {
+      more = engine.step();
+      for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+    }
+  };
+  ask(1);
+  ask(2);
+  step_until(2);
+  ASSERT_TRUE(results.contains(2));
+  ASSERT_FALSE(results.contains(0));  // it still runs
+  engine.submit(ScoreJob{3, {{random_tokens(large, vocab, 3), large - 5}}});
+  step_until(3);
+  ask(4);
+  step_until(4);
+  ASSERT_TRUE(results.contains(4));
+  EXPECT_FALSE(results.at(3).failure);
+  EXPECT_EQ(results.at(4).reused_tokens, 399);  // all rows before the first wanted one: the beginning was still there
+}
+
 TEST(Engine, NeverHoldsMoreSequencesThanItMay) {
   const auto model = load_test_model("nano", {.max_rows = 2048});
   const std::int64_t vocab = model->config().vocab_size, one = model->caches().bytes_for(20);

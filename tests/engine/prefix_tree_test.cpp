@@ -110,5 +110,35 @@ TEST_F(Planted, OnlyNodesThatNothingNeedsAreIdle) {
   EXPECT_EQ(tree_.oldest_idle(node), nullptr);
 }
 
+TEST_F(Planted, CountsWhatGivingUpWouldFreeAndTakesNothing) {
+  Track& a = plant(1, {{5, 20}, {6, 20}, {1, 9}}, 44);
+  Track& b = plant(1, {{5, 20}, {6, 20}, {2, 9}}, 43);
+  Track& c = plant(2, {{5, 20}, {7, 20}}, 38);
+  PrefixNode& lower = *a.node;
+  PrefixNode& upper = *c.node;
+  upper.track.room = {1, 100};
+  lower.track.room = {1, 10};
+  const auto freed = [&](const PrefixNode& keep, bool also_unused) {
+    return tree_.reclaimable(keep, also_unused).bytes;
+  };
+  EXPECT_EQ(freed(tree_.root(), true), 0);  // nothing has run
+  upper.state = lower.state = PrefixNode::State::ready;
+  upper.users = 1;                           // the lower one
+  EXPECT_EQ(freed(tree_.root(), false), 0);  // all wait
+  EXPECT_EQ(freed(tree_.root(), true), 110);
+  EXPECT_EQ(freed(upper, true), 10);
+  EXPECT_EQ(freed(lower, true), 0);
+  tree_.remove(a);
+  tree_.remove(b);
+  EXPECT_EQ(freed(tree_.root(), false), 10);  // c waits at the upper one
+  tree_.remove(c);
+  EXPECT_EQ(freed(tree_.root(), false), 110);
+  EXPECT_EQ(tree_.reclaimable(tree_.root(), false).sequences, 2);
+  EXPECT_EQ(freed(lower, false), 0);
+  ++lower.users;  // a track
+  EXPECT_EQ(freed(tree_.root(), true), 0);
+  EXPECT_EQ(upper.children.size(), 1U);
+}
+
 }  // namespace
 }  // namespace bathys::engine
