@@ -17,6 +17,11 @@
 #include <utility>
 
 namespace bathys::apps {
+namespace {
+
+constexpr double kMaxMemoryGib = 1 << 30;  // its bytes, 2^60, can still be added to others in 64 bits
+
+}  // namespace
 
 void add_run_options(CLI::App& app, RunOptions& options) {
   CLI::Option* const model = app.add_option("--model", options.model, "folder of shards (bathys convert)");
@@ -32,7 +37,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->capture_default_str();
   app.add_option("--memory", options.memory_gib,
                  "GiB of each rank that sequences may take together (default: what is left)")
-      ->check(number(0));
+      ->check(number(0, kMaxMemoryGib));
   add_switch(app, "--cone", options.cone,
              "skip rows of upper layers that nothing wanted depends on; changes no number");
   add_switch(app, "--prefix-sharing", options.prefix_sharing,

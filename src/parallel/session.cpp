@@ -18,6 +18,9 @@
 #include <optional>
 
 #include <unistd.h>
+#ifdef KOKKOS_ENABLE_OPENMP
+#include <omp.h>
+#endif
 
 namespace bathys::parallel {
 namespace {
@@ -87,6 +90,11 @@ class KokkosLibrary {
  public:
   KokkosLibrary(int threads, int device) {
     if (Kokkos::is_initialized()) return;
+#ifdef KOKKOS_ENABLE_OPENMP
+    // Kokkos opens a region of OMP_NUM_THREADS threads before it looks at its own argument: a variable that we ignored
+    // or overruled would crash it there.
+    omp_set_num_threads(threads);
+#endif
     initialize_kokkos(threads, device);
     ours_ = true;
   }

@@ -36,7 +36,10 @@ std::optional<int> read_number(const char* name, const Environment& environment,
   std::string_view first = text;
   first = first.substr(0, first.find(','));  // OMP_NUM_THREADS may list one number per nesting level
   const std::optional<int> value = positive_number(first);
-  if (!value) warnings.push_back(fmt::format("{}=\"{}\" is no positive number and is ignored", name, text));
+  if (!value) {
+    warnings.push_back(
+        fmt::format("{}=\"{}\" is no whole number from 1 to {} and is ignored", name, text, kMaxThreads));
+  }
   return value;
 }
 

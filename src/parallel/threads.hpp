@@ -26,7 +26,7 @@ struct ThreadChoice {
 // The threads of one rank.  First the user's word: the option (`requested` > 0), then OMP_NUM_THREADS.  Else the
 // smallest of: the CPUs of the affinity mask, divided by the ranks that share it; SLURM_CPUS_PER_TASK; the control
 // group's quota, divided likewise and rounded down to at least 1.  Warns when the user asks for more than the mask
-// holds, and when a variable is no positive number (ignored).
+// holds, and when a variable is no number of threads (ignored).
 [[nodiscard]] ThreadChoice choose_threads(int requested, const CpuLimits& limits, const Environment& environment);
 
 [[nodiscard]] std::vector<unsigned char> affinity_mask();  // one bit per CPU

@@ -34,7 +34,8 @@ class Usage(Scratch):
             (("eval", "--threads", "0"), "--threads: is 0", "a whole number from 1 to"),
             (("eval", "--max-failed", "-1"), "--max-failed: is -1", "a whole number from 0 on is wanted"),
             (("eval", "--seed", "9223372036854775808"), "--seed", "a whole number from 0 on is wanted"),
-            (("eval", "--memory", "nan"), "--memory: is nan", "a number from 0 on is wanted"),
+            (("eval", "--memory", "nan"), "--memory: is nan", "a number from 0 to 1073741824 is wanted"),
+            (("eval", "--memory", "1e20"), "--memory: is 1e20", "a number from 0 to 1073741824 is wanted"),
             (("generate", "--temperature", "1e999"), "--temperature: is 1e999", "a number from 0 on is wanted"),
             (("bench", "linear", "--rows", "1,b"), "--rows: is b", "a whole number from 1"),
         ]:
@@ -60,6 +61,14 @@ class Usage(Scratch):
         blocker = self.write("file", "x")
         done = run("eval", "--model", SHARDS, "--requests", ONE, "--out", blocker / "below")
         self.assert_refused(done, USAGE, "below")
+
+    def test_nonsense_in_omp_num_threads_is_ignored_with_a_warning(self):
+        for value in ("0", "abc", "70000", "99999999999"):
+            with self.subTest(value=value):
+                done = run("generate", "--model", SHARDS, "--prompt", "In", "--max-tokens", "1", "--threads", "1",
+                           env=environment(OMP_NUM_THREADS=value))
+                self.assertEqual(done.returncode, OK, done.stderr)
+                self.assertIn(f'OMP_NUM_THREADS="{value}" is no whole number', done.stderr)
 
     def test_help_and_version_need_nothing(self):
         for arguments in (["--help"], ["eval", "--help"], ["version"]):
