@@ -50,7 +50,7 @@ struct FieldReader {
 
   [[nodiscard]] int narrow(std::string_view key, std::int64_t value) const {
     constexpr std::int64_t kMax = std::numeric_limits<int>::max();
-    if (value > kMax || value < -kMax) object.refuse(key, "integers below 2^31");
+    if (value > kMax || value < -kMax) object.refuse(key, "an integer below 2^31");
     return static_cast<int>(value);
   }
 };

@@ -21,7 +21,7 @@ std::uint64_t noise_key(std::uint64_t seed, const std::string& custom_id) {
   const std::string hex = io::sha256_hex(bytes + custom_id);
   std::uint64_t key = 0;
   for (int byte = 7; byte >= 0; --byte)
-    key = key << 8 | std::stoul(hex.substr(static_cast<std::size_t>(2 * byte), 2), nullptr, 16);
+    key = key << 8 | std::stoul(hex.substr(2 * static_cast<std::size_t>(byte), 2), nullptr, 16);
   return key;
 }
 

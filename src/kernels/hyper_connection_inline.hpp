@@ -10,11 +10,12 @@ namespace bathys::kernels {
 namespace detail {
 
 // Divides each row (or column) of comb by its sum + eps.
-BATHYS_FUNCTION void divide_by_sums(float* comb, int copies, int step_across, int step_along, float eps) {
-  for (int line = 0; line < copies; ++line) {
+BATHYS_FUNCTION void divide_by_sums(float* comb, std::int64_t copies, std::int64_t step_across, std::int64_t step_along,
+                                    float eps) {
+  for (std::int64_t line = 0; line < copies; ++line) {
     float* first = comb + line * step_across;
     const float sum = numerics::sum16(copies, [=](std::int64_t i) { return first[i * step_along]; }) + eps;
-    for (int i = 0; i < copies; ++i) first[i * step_along] /= sum;
+    for (std::int64_t i = 0; i < copies; ++i) first[i * step_along] /= sum;
   }
 }
 
@@ -27,7 +28,7 @@ BATHYS_FUNCTION void hc_mix_from_dots(const float* m, const float* scale, const 
     post[j] = 2.0F * numerics::sigmoid(m[copies + j] * scale[1] + base[copies + j]);
   }
   for (int j = 0; j < copies; ++j) {
-    float* row = comb + j * copies;
+    float* row = comb + std::int64_t{j} * copies;
     const int at = (2 + j) * copies;
     float largest = m[at] * scale[2] + base[at];
     for (int k = 0; k < copies; ++k) {

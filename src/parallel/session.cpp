@@ -3,6 +3,7 @@
 
 #include "core/error.hpp"
 #include "core/kokkos_compat.hpp"
+#include "core/shown.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/device_binding.hpp"
@@ -24,6 +25,8 @@
 
 namespace bathys::parallel {
 namespace {
+
+constexpr std::size_t kLongestWarning = 1000;  // bytes
 
 const char* get_environment(const char* name) { return std::getenv(name); }
 
@@ -204,7 +207,7 @@ void announce(Session& session, const ThreadChoice& threads, const std::vector<s
     for (std::size_t begin = 0; begin < all_warnings[rank].size();) {
       const std::size_t end = all_warnings[rank].find('\n', begin);
       const std::string text = all_warnings[rank].substr(begin, end - begin);
-      if (seen[text]++ == 0) log::warn("start", "rank={} text=\"{}\"", rank, text);
+      if (seen[text]++ == 0) log::warn("start", "rank={} text={}", rank, shown(text, kLongestWarning));
       begin = end + 1;
     }
   }
