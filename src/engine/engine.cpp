@@ -67,12 +67,12 @@ bool Engine::step() {
   if (chosen.empty()) {
     require(s.jobs.empty(), ExitCode::internal, "engine: {} jobs wait and no row can run", s.jobs.size());
     s.model.run({});  // other groups of the replica may have rows
-    return false;
+  } else {
+    s.run(chosen);
   }
-  s.run(chosen);
-  s.ended_jobs.clear();
+  s.ended_jobs.clear();  // also those that ended before they had a row
   s.ended_nodes.clear();
-  return true;
+  return !chosen.empty();
 }
 
 void Engine::State::take(std::unique_ptr<JobState> entry) {
