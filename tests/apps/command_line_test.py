@@ -68,7 +68,7 @@ class Usage(Scratch):
                 done = run("generate", "--model", SHARDS, "--prompt", "In", "--max-tokens", "1", "--threads", "1",
                            env=environment(OMP_NUM_THREADS=value))
                 self.assertEqual(done.returncode, OK, done.stderr)
-                self.assertIn(f'OMP_NUM_THREADS="{value}" is no whole number', done.stderr)
+                self.assertIn(f'text="OMP_NUM_THREADS=\\"{value}\\" is no whole number', done.stderr)
 
     def test_help_and_version_need_nothing(self):
         for arguments in (["--help"], ["eval", "--help"], ["version"]):
