@@ -63,13 +63,16 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
   identity.emplace_back("prefix_token", std::to_string(subject.tasks.prefix_token));
 }
 
+StartHeader EvalRun::State::start_header(int number, std::string time) const {
+  return {number, std::move(time), world.size(), options.layout, options.memory_gib, options.retry_failed};
+}
+
 void EvalRun::State::open_folder(const Pulse& pulse) {
   folder = std::make_unique<RunFolder>(options.out, identity);
   take_journals(*folder, identity, options.take_from, pulse);
   records = std::make_unique<RecordTable>(requests);
   records->read(folder->path(), pulse);
-  header = {records->last_start() + 1, utc_now(),           world.size(), options.layout,
-            options.memory_gib,        options.retry_failed};
+  header = start_header(records->last_start() + 1, utc_now());
   if (records->damaged_lines() > 0) {
     log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
               records->damaged_lines());
@@ -118,8 +121,7 @@ void EvalRun::State::begin_journal() {
               records->n_present(), header.number);
   });
   world.broadcast_host(&header.number, sizeof header.number, 0);
-  header = {header.number,       world.broadcast_host(header.time, 0), world.size(), options.layout, options.memory_gib,
-            options.retry_failed};
+  header = start_header(header.number, world.broadcast_host(header.time, 0));
   parallel::agree(world, [&] {
     if (writes()) journal = std::make_unique<JournalWriter>(options.out, header, world.rank());
   });

@@ -79,6 +79,7 @@ struct EvalRun::State {
 
   // eval_run.cpp
   void read_requests_and_check(const std::string& text);
+  [[nodiscard]] StartHeader start_header(int number, std::string time) const;
   void open_folder(const Pulse& pulse);
   void share_todo();
   void begin_journal();

@@ -117,24 +117,28 @@ void take_journals(const RunFolder& folder, const RunIdentity& identity, const s
     const io::Descriptor lock = lock_source(source);
     // The groups of one start stay one start, also where a part of them was taken before.
     std::map<int, int> start_here;
-    const std::vector<std::string> files = journal_files(source);
-    for (const bool taken_before : {true, false}) {
-      for (const std::string& file : files) {
-        const JournalName name = read_journal_name(fs::path(file).filename().string());
-        const std::string text = io::read_stream(file, pulse);
-        const auto known = here.find(content_of(text));
-        if (known != here.end()) {
-          if (known->second.rank == name.rank) start_here.emplace(name.start, known->second.start);
-          continue;
-        }
-        if (taken_before) continue;
-        auto start = start_here.find(name.start);
-        if (start == start_here.end() || fs::exists(folder.file("journal/" + journal_name({start->second, name.rank}))))
-          start = start_here.insert_or_assign(name.start, ++last_start).first;
-        const JournalName copy{start->second, name.rank};
-        io::write_file(folder.file("journal/" + journal_name(copy)), text);
-        here.emplace(content_of(text), copy);
-      }
+    std::vector<std::string> others;
+    const auto known = [&](const JournalName& name, const Content& content) {
+      const auto found = here.find(content);
+      if (found == here.end()) return false;
+      if (found->second.rank == name.rank) start_here.emplace(name.start, found->second.start);
+      return true;
+    };
+    for (const std::string& file : journal_files(source)) {
+      const JournalName name = read_journal_name(fs::path(file).filename().string());
+      if (!known(name, content_of(io::read_stream(file, pulse)))) others.push_back(file);
+    }
+    for (const std::string& file : others) {
+      const JournalName name = read_journal_name(fs::path(file).filename().string());
+      const std::string text = io::read_stream(file, pulse);
+      const Content content = content_of(text);
+      if (known(name, content)) continue;  // the same as another of this source
+      auto start = start_here.find(name.start);
+      if (start == start_here.end() || fs::exists(folder.file("journal/" + journal_name({start->second, name.rank}))))
+        start = start_here.insert_or_assign(name.start, ++last_start).first;
+      const JournalName copy{start->second, name.rank};
+      io::write_file(folder.file("journal/" + journal_name(copy)), text);
+      here.emplace(content, copy);
     }
   }
 }
