@@ -275,8 +275,12 @@ class Resume(Scratch):
         # Through mpirun, and with more than any pipe holds.
         long_line = CASES.joinpath("c13_long_line_1_request.jsonl").read_bytes()
         out = self.folder / "stdin"
-        piped = subprocess.run(command("eval", "--model", SHARDS, "--requests", "/dev/stdin", "--out", out, ranks=2), input=long_line + data,
-                               env=environment(), capture_output=True, timeout=240, check=False)
+        for _ in range(3):
+            piped = subprocess.run(command("eval", "--model", SHARDS, "--requests", "/dev/stdin", "--out", out, ranks=2), input=long_line + data,
+                                   env=environment(), capture_output=True, timeout=240, check=False)
+            # Open MPI 4 forwards standard input with a race in which mpirun itself, not a rank, now and then dies (its issue 7483).
+            if not (piped.returncode == -signal.SIGSEGV and b"orte_iof_hnp_read_local_handler" in piped.stderr):
+                break
         self.assertEqual(piped.returncode, OK, piped.stderr)
         self.assertEqual((out / "results.jsonl").read_bytes().split(b"\n", 1)[1], Resume.whole[0])
 
