@@ -23,9 +23,10 @@ class RanksFolder : public ::testing::Test {
   }
   void TearDown() override { world_->barrier(); }
 
-  // Runs `work` on rank 0, then lets the others go on.
+  // Runs `work` on rank 0 while no other rank is at the folder.
   template <class Work>
   void on_first_rank(Work&& work) {
+    world_->barrier();
     if (world_->rank() == 0) work();
     world_->barrier();
   }
