@@ -190,6 +190,12 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
   const std::size_t index = first_[request] + static_cast<std::size_t>(repeat);
   RecordPlace& known = places_[index];
   if (files_[static_cast<std::size_t>(place.file)].header.retries) retried_.insert(index);
+  if (const auto before = forgotten_.find(index); before != forgotten_.end()) {
+    known = before->second;
+    forgotten_.erase(before);
+    ++n_present_;
+    ++n_failed_;
+  }
   if (known.present()) {
     const bool equal = known.hash == place.hash && known.bytes == place.bytes;
     if (!equal && !known.does_not_fit && !place.does_not_fit) {
@@ -197,7 +203,8 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
       const auto [noted, first] = disputes_.try_emplace(index, dispute);
       if (!first && known.ok && place.ok) noted->second = dispute;  // which no retry settles
     }
-    if (equal || known.ok) return;  // the first of equal ones; a good one over a failed one
+    // The first of equal ones; a good one over a failed one; what was computed over what found no room.
+    if (equal || known.ok || (place.does_not_fit && !known.does_not_fit)) return;
     --n_failed_;
     --n_present_;
   }
@@ -221,21 +228,23 @@ void RecordTable::require_no_dispute() const {
   }
 }
 
+void RecordTable::forget(std::size_t index) {
+  forgotten_.emplace(index, std::exchange(places_[index], RecordPlace()));
+  --n_present_;
+  --n_failed_;
+}
+
 void RecordTable::forget_failed() {
-  for (RecordPlace& place : places_) {
-    if (place.present() && !place.ok) place = RecordPlace();
+  for (std::size_t index = 0; index < places_.size(); ++index) {
+    if (places_[index].present() && !places_[index].ok) forget(index);
   }
-  n_present_ -= n_failed_;
-  n_failed_ = 0;
 }
 
 void RecordTable::forget_misfits(const StartHeader& now) {
-  for (RecordPlace& place : places_) {
-    if (!place.present() || !place.does_not_fit || files_[static_cast<std::size_t>(place.file)].header.same_room(now))
-      continue;
-    place = RecordPlace();
-    --n_present_;
-    --n_failed_;
+  for (std::size_t index = 0; index < places_.size(); ++index) {
+    const RecordPlace& place = places_[index];
+    if (place.present() && place.does_not_fit && !files_[static_cast<std::size_t>(place.file)].header.same_room(now))
+      forget(index);
   }
 }
 

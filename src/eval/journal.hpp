@@ -76,10 +76,11 @@ class RecordTable {
 
   // Reads every journal file of the folder, in the order of their names.  Equal records of one key collapse.  A failed
   // one gives way where it may: when it did not fit, which depends on the room, or when a start that retries has
-  // answered again.
+  // answered again.  Of several failures the last one counts, but one that did not fit only where all did not.
   //   throws Error(bad_input) when two others of one key differ, or a file cannot be read
   void read(const std::string& folder, const Pulse& pulse = {});
-  // As if the failed records (or those that did not fit in another room) had not been written.
+  // As if the failed records (or those that did not fit in another room) had not been written, until another record of
+  // the same key is read: then both count by the rules above.
   void forget_failed();
   void forget_misfits(const StartHeader& now);
 
@@ -108,9 +109,10 @@ class RecordTable {
     mutable std::unique_ptr<io::ReadFile> reader;  // opened when first read from
   };
   void read_file(const std::string& path, int start, std::int64_t least_bytes, const Pulse& pulse);
-  // Later records win over failed ones, good ones over all; what contradicts each other is noted.
+  // Keeps the record that counts; what contradicts each other is noted.
   void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
   void require_no_dispute() const;
+  void forget(std::size_t index);
   bool read_line(std::string_view line, std::int64_t offset, int file, Progress& progress);
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
 
@@ -118,6 +120,7 @@ class RecordTable {
   std::unordered_map<std::string_view, std::size_t> index_;  // custom_id -> the first request of its line
   std::vector<std::size_t> first_;                           // request -> its first place
   std::vector<RecordPlace> places_;
+  std::unordered_map<std::size_t, RecordPlace> forgotten_;  // failed records by place, which stands empty
   std::vector<File> files_;
   std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
   int last_start_ = 0;

@@ -183,6 +183,27 @@ TEST_F(JournalTest, AFailureThatWasAnsweredAgainOnDemandContradictsNothing) {
   expect_error(ExitCode::bad_input, {"hold different answers"}, [&] { read(); });
 }
 
+// Less room, or none, says less of a request than what was found when it was computed.
+TEST_F(JournalTest, AMisfitReplacesNoFailureThatWasComputed) {
+  const Record bad = record(0, 0, "bad", false, "nonfinite_value"), misfit = record(0, 0, "room", false);
+  write(1, {bad});
+  RecordTable retrying = read();
+  retrying.forget_failed();
+  EXPECT_EQ(retrying.n_present(), 0);
+  {
+    StartHeader header = start(2);
+    header.retries = true;
+    JournalWriter writer(folder.path(), header, 0);
+    writer.append(misfit, "{}");
+    retrying.read_writer(folder.path(), 2, 0, writer.bytes());
+  }
+  for (const RecordTable& table : {std::move(retrying), read()}) {  // the start itself, and one after it
+    EXPECT_EQ(table.record(table.at(0, 0)), bad.text);
+    EXPECT_EQ(table.n_failed(), 1);
+    EXPECT_EQ(table.n_present(), 1);
+  }
+}
+
 TEST_F(JournalTest, NamesOfFilesAreReadAsTheyAreWritten) {
   EXPECT_EQ(journal_name({12, 3}), "000012-000003.jsonl");
   EXPECT_EQ(read_journal_name("000012-000003.jsonl").start, 12);
