@@ -64,7 +64,7 @@ void EvalRun::State::read_requests_and_check(const std::string& text) {
 }
 
 StartHeader EvalRun::State::start_header(int number, std::string time) const {
-  return {number, std::move(time), world.size(), options.layout, options.memory_gib, options.retry_failed};
+  return {number, std::move(time), world.size(), options.layout, options.memory_gib};
 }
 
 void EvalRun::State::open_folder(const Pulse& pulse) {
@@ -86,21 +86,30 @@ void EvalRun::State::open_folder(const Pulse& pulse) {
 }
 
 void EvalRun::State::share_todo() {
-  std::string flags;  // one byte for each answer wanted
+  enum : char { kAnswered = '1', kLeft = '0', kGivenUp = '2' };
+  std::string flags;                // one for each answer wanted
+  std::vector<io::Hash128> failed;  // of those given up
   if (speaks()) {
     for (std::size_t i = 0; i < requests.size(); ++i) {
-      for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat)
-        flags += records->at(i, repeat).present() ? '1' : '0';
+      for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
+        const auto before = records->forgotten(i, repeat);
+        if (before) failed.push_back(*before);
+        flags += before ? kGivenUp : records->at(i, repeat).present() ? kAnswered : kLeft;
+      }
     }
   }
   flags = world.broadcast_host(flags, 0);
+  failed.resize(static_cast<std::size_t>(std::count(flags.begin(), flags.end(), kGivenUp)));
+  world.broadcast_host(failed.data(), std::ssize(failed) * static_cast<std::int64_t>(sizeof(io::Hash128)), 0);
   failed_before = speaks() ? records->n_failed() : 0;
   world.broadcast_host(&failed_before, sizeof failed_before, 0);
-  std::size_t at = 0;
+  std::size_t at = 0, n_given_up = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> repeats;
     for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
-      if (flags[at++] == '0') repeats.push_back(repeat);
+      const char flag = flags[at++];
+      if (flag != kAnswered) repeats.push_back(repeat);
+      if (flag == kGivenUp) given_up.emplace(std::pair(i, repeat), failed[n_given_up++]);
     }
     n_left_at_start += std::ssize(repeats);
     if (!repeats.empty()) todo.emplace_back(i, std::move(repeats));

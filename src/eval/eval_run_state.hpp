@@ -11,6 +11,7 @@
 #include "eval/run_counters.hpp"
 
 #include <exception>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -43,6 +44,8 @@ struct EvalRun::State {
   std::vector<Request> requests;
   std::vector<std::pair<std::size_t, std::vector<std::int32_t>>>
       todo;  // request, repeats without a record; the same on all ranks
+  std::map<std::pair<std::size_t, std::int32_t>, io::Hash128>
+      given_up;  // failed records of answers in `todo`, by request and repeat; the same on all ranks
   RunIdentity identity;
   std::int64_t n_left_at_start = 0;  // answers in `todo`
   std::int64_t failed_before = 0;    // failures on record when this start began; the same on all ranks

@@ -23,6 +23,7 @@ namespace {
 constexpr std::string_view kExtension = ".jsonl";
 constexpr std::string_view kRecordHead = R"({"record":)";
 constexpr std::string_view kItemHead = R"(,"item":)";
+constexpr const char* kInsteadOf = "instead_of";
 
 struct ProgressField {
   const char* name;
@@ -43,7 +44,6 @@ StartHeader read_header(const Json& json) {
   header.ranks = json.value("ranks", 0);
   header.layout = json.value("layout", "");
   header.memory_gib = json.value("memory_gib", 0.0);
-  header.retries = json.value("retries", false);
   return header;
 }
 
@@ -54,6 +54,18 @@ Progress read_progress(const Json& json) {
   progress.decode_rows = json.value("decode_rows", std::int64_t{0});
   if (json.contains("layers")) progress.layers = LayerRows::from_journal(json["layers"]);
   return progress;
+}
+
+// As Hash128::hex() writes it.
+std::optional<io::Hash128> read_hash(const std::string& text) {
+  io::Hash128 hash;
+  const char* const middle = text.data() + 16;
+  const auto part = [](const char* begin, const char* end, std::uint64_t& value) {
+    const auto read = std::from_chars(begin, end, value, 16);
+    return read.ec == std::errc() && read.ptr == end;
+  };
+  const bool whole = text.size() == 32 && part(text.data(), middle, hash.high) && part(middle, middle + 16, hash.low);
+  return whole ? std::optional(hash) : std::nullopt;
 }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -178,7 +190,12 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     place.hash = io::xxh3_128(record_text);
     place.ok = record.at("ok").get<bool>();
     place.does_not_fit = !place.ok && record.at("error").at("code") == "does_not_fit";
-    put(index, repeat, place);
+    std::optional<io::Hash128> instead_of;
+    if (json.contains(kInsteadOf)) {
+      instead_of = read_hash(json[kInsteadOf].get_ref<const std::string&>());
+      if (!instead_of) return false;
+    }
+    put(index_of(index, repeat), place, instead_of);
     return true;
   } catch (const std::exception& error) {
     if (dynamic_cast<const Error*>(&error) != nullptr) throw;
@@ -186,10 +203,13 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
   }
 }
 
-void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlace& place) {
-  const std::size_t index = first_[request] + static_cast<std::size_t>(repeat);
+void RecordTable::put(std::size_t index, const RecordPlace& place, const std::optional<io::Hash128>& instead_of) {
   RecordPlace& known = places_[index];
-  if (files_[static_cast<std::size_t>(place.file)].header.retries) retried_.insert(index);
+  if (instead_of) {
+    std::vector<io::Hash128>& replaced = histories_[index].replaced;
+    std::erase(replaced, place.hash);  // said again: it stands
+    if (*instead_of != place.hash) replaced.push_back(*instead_of);
+  }
   if (const auto before = forgotten_.find(index); before != forgotten_.end()) {
     known = before->second;
     forgotten_.erase(before);
@@ -199,9 +219,11 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
   if (known.present()) {
     const bool equal = known.hash == place.hash && known.bytes == place.bytes;
     if (!equal && !known.does_not_fit && !place.does_not_fit) {
-      const Dispute dispute{request, repeat, known.file, place.file, !known.ok, !place.ok};
-      const auto [noted, first] = disputes_.try_emplace(index, dispute);
-      if (!first && known.ok && place.ok) noted->second = dispute;  // which no retry settles
+      std::vector<RecordPlace>& different = histories_[index].different;
+      for (const RecordPlace& one : {known, place}) {
+        const auto same = [&](const RecordPlace& other) { return other.hash == one.hash; };
+        if (std::none_of(different.begin(), different.end(), same)) different.push_back(one);
+      }
     }
     // The first of equal ones; a good one over a failed one; what was computed over what found no room.
     if (equal || known.ok || (place.does_not_fit && !known.does_not_fit)) return;
@@ -215,16 +237,25 @@ void RecordTable::put(std::size_t request, std::int32_t repeat, const RecordPlac
 
 // The same request with the same numbers has one answer.  Only what failed and was asked for again may have another.
 void RecordTable::require_no_dispute() const {
-  for (const auto& [index, dispute] : disputes_) {
-    if ((dispute.failed || dispute.other_failed) && retried_.contains(index)) continue;
-    const auto said = [](bool failed) { return failed ? " (failed)" : ""; };
-    fail(ExitCode::bad_input,
-         "{}{} and {}{} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run "
-         "again",
-         files_[static_cast<std::size_t>(dispute.file)].path, said(dispute.failed),
-         files_[static_cast<std::size_t>(dispute.other_file)].path, said(dispute.other_failed),
-         json_string((*requests_)[dispute.request].custom_id),
-         (*requests_)[dispute.request].first_repeat + dispute.repeat);
+  for (const auto& [index, history] : histories_) {
+    const RecordPlace* first = nullptr;
+    for (const RecordPlace& one : history.different) {
+      const auto& replaced = history.replaced;
+      if (!one.ok && std::find(replaced.begin(), replaced.end(), one.hash) != replaced.end()) continue;
+      if (first == nullptr) {
+        first = &one;
+        continue;
+      }
+      const auto said = [](const RecordPlace& place) { return place.ok ? "" : " (failed)"; };
+      const auto request =
+          static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) - first_.begin()) - 1;
+      fail(ExitCode::bad_input,
+           "{}{} and {}{} hold different answers to {} (repeat {}); one of them is not of this run, remove it and run "
+           "again",
+           files_[static_cast<std::size_t>(first->file)].path, said(*first),
+           files_[static_cast<std::size_t>(one.file)].path, said(one), json_string((*requests_)[request].custom_id),
+           static_cast<std::int64_t>(index - first_[request]) + (*requests_)[request].first_repeat);
+    }
   }
 }
 
@@ -248,8 +279,17 @@ void RecordTable::forget_misfits(const StartHeader& now) {
   }
 }
 
+std::size_t RecordTable::index_of(std::size_t request, std::int32_t repeat) const {
+  return first_[request] + static_cast<std::size_t>(repeat);
+}
+
+std::optional<io::Hash128> RecordTable::forgotten(std::size_t request, std::int32_t repeat) const {
+  const auto found = forgotten_.find(index_of(request, repeat));
+  return found == forgotten_.end() ? std::nullopt : std::optional(found->second.hash);
+}
+
 const RecordPlace& RecordTable::at(std::size_t request, std::int32_t repeat) const {
-  return places_[first_[request] + static_cast<std::size_t>(repeat)];
+  return places_[index_of(request, repeat)];
 }
 
 std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t bytes) const {
@@ -273,9 +313,9 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
-  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{},"retries":{}}}}})",
-                    header.number, json_string(header.time), header.ranks, json_string(header.layout),
-                    json_number(header.memory_gib), header.retries));
+  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}}}})", header.number,
+                    json_string(header.time), header.ranks, json_string(header.layout),
+                    json_number(header.memory_gib)));
 }
 
 void JournalWriter::write(std::string_view line) {
@@ -285,8 +325,9 @@ void JournalWriter::write(std::string_view line) {
   if (++unsynced_ >= kSyncLines || since_sync_.seconds() >= kSyncSeconds) sync();
 }
 
-void JournalWriter::append(const Record& record, std::string_view item) {
-  write(fmt::format("{}{}{}{}}}", kRecordHead, record.text, kItemHead, item));
+void JournalWriter::append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of) {
+  const std::string rest = instead_of ? fmt::format(R"(,"{}":"{}")", kInsteadOf, instead_of->hex()) : std::string();
+  write(fmt::format("{}{}{}{}{}}}", kRecordHead, record.text, kItemHead, item, rest));
 }
 
 void JournalWriter::append_progress(const Progress& progress) {

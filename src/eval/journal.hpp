@@ -16,13 +16,13 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 // The journal of a run: each start writes files of its own, journal/<start>-<rank>.jsonl, and never touches those
 // before it, so a torn last line cannot fuse with a new one.  Lines:
 //   {"start":{...}}                 first line of a file: how this start ran
-//   {"record":{...},"item":{...}}   one answer; the record is reproducible, the item (time, rank, reuse) is not
+//   {"record":{...},"item":{...}}   one answer; the record is reproducible, the item (time, rank, reuse) is not;
+//                                   "instead_of" names the failed record that this one was asked for to replace
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
 namespace bathys::eval {
 
@@ -45,7 +45,6 @@ struct StartHeader {
   int ranks = 1;
   std::string layout;
   double memory_gib = 0;  // 0: what the nodes have left
-  bool retries = false;   // answers again what failed before
   [[nodiscard]] bool same_room(const StartHeader& other) const {
     return ranks == other.ranks && layout == other.layout && memory_gib == other.memory_gib;
   }
@@ -75,14 +74,17 @@ class RecordTable {
   explicit RecordTable(const std::vector<Request>& requests);
 
   // Reads every journal file of the folder, in the order of their names.  Equal records of one key collapse.  A failed
-  // one gives way where it may: when it did not fit, which depends on the room, or when a start that retries has
-  // answered again.  Of several failures the last one counts, but one that did not fit only where all did not.
+  // one gives way where it may: when it did not fit, which depends on the room, or when another record says that it
+  // was asked for instead of it.  Of several failures the last one counts, but one that did not fit only where all did
+  // not.
   //   throws Error(bad_input) when two others of one key differ, or a file cannot be read
   void read(const std::string& folder, const Pulse& pulse = {});
   // As if the failed records (or those that did not fit in another room) had not been written, until another record of
   // the same key is read: then both count by the rules above.
   void forget_failed();
   void forget_misfits(const StartHeader& now);
+  // The failed record that was forgotten and not been replaced.
+  [[nodiscard]] std::optional<io::Hash128> forgotten(std::size_t request, std::int32_t repeat) const;
 
   [[nodiscard]] const RecordPlace& at(std::size_t request, std::int32_t repeat) const;
   [[nodiscard]] std::int64_t n_wanted() const { return static_cast<std::int64_t>(places_.size()); }
@@ -110,8 +112,9 @@ class RecordTable {
   };
   void read_file(const std::string& path, int start, std::int64_t least_bytes, const Pulse& pulse);
   // Keeps the record that counts; what contradicts each other is noted.
-  void put(std::size_t request, std::int32_t repeat, const RecordPlace& place);
+  void put(std::size_t index, const RecordPlace& place, const std::optional<io::Hash128>& instead_of);
   void require_no_dispute() const;
+  [[nodiscard]] std::size_t index_of(std::size_t request, std::int32_t repeat) const;
   void forget(std::size_t index);
   bool read_line(std::string_view line, std::int64_t offset, int file, Progress& progress);
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
@@ -125,14 +128,11 @@ class RecordTable {
   std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
   int last_start_ = 0;
   std::map<int, Progress> progress_;  // by start
-  struct Dispute {
-    std::size_t request = 0;
-    std::int32_t repeat = 0;
-    int file = 0, other_file = 0;
-    bool failed = false, other_failed = false;
+  struct History {
+    std::vector<RecordPlace> different;  // records that found room
+    std::vector<io::Hash128> replaced;   // failed ones that were asked for again
   };
-  std::map<std::size_t, Dispute> disputes_;  // by place; settled where a start that retries has answered
-  std::unordered_set<std::size_t> retried_;  // places
+  std::map<std::size_t, History> histories_;  // of places where there is either
 };
 
 // Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process,
@@ -145,7 +145,8 @@ class JournalWriter {
 
   // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet.
   JournalWriter(const std::string& folder, const StartHeader& header, int rank);
-  void append(const Record& record, std::string_view item);
+  // `instead_of`: the failed record that this one was asked for to replace.
+  void append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of = {});
   void append_progress(const Progress& progress);
   void sync();
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }  // written so far

@@ -98,7 +98,8 @@ void EvalRun::State::keep(const InFlight& job, const engine::JobResult& result) 
         result.computed_tokens, result.reused_tokens);
     std::int64_t failed = 0;
     for (const Record& record : make_records(requests[job.request], job.task, subject.tasks, job.repeats, result)) {
-      journal->append(record, item);
+      const auto before = given_up.find({job.request, record.repeat});
+      journal->append(record, item, before == given_up.end() ? std::nullopt : std::optional(before->second));
       failed += record.ok ? 0 : 1;
     }
     const std::int64_t all_failed = counters->add_answers(std::ssize(job.repeats), failed);

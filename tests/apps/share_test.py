@@ -78,7 +78,8 @@ class Shares(Scratch):
         self.assertEqual([(journal / name).read_bytes() for name in sorted(path.name for path in journal.iterdir())], texts)
 
     def test_an_answer_in_one_folder_and_a_failure_in_another_are_refused(self):
-        self.assertEqual(self.evaluate(self.requests, name="whole").returncode, SOME_FAILED)
+        # A first answer is one like any other where a start was to answer again what failed.
+        self.assertEqual(self.evaluate(self.requests, "--retry-failed", name="whole").returncode, SOME_FAILED)
         other = self.folder / "other"
         shutil.copytree(self.folder / "whole", other)
         journal = next((other / "journal").glob("*.jsonl"))
@@ -95,6 +96,11 @@ class Shares(Scratch):
             done = self.merge([self.folder / "whole", other], "--no-new-answers")
             if expected == BAD_INPUT:
                 self.assert_refused(done, BAD_INPUT, "hold different answers", key, "(failed)")
+                # Answered again where it failed, it contradicts nothing.
+                again = self.evaluate(self.requests, "--retry-failed", name="other", fresh=False)
+                self.assertEqual(again.returncode, SOME_FAILED, again.stderr)
+                self.assertEqual(self.merge([self.folder / "whole", other], "--no-new-answers").returncode, SOME_FAILED)
+                self.assert_whole()
             else:
                 self.assertEqual(done.returncode, expected, done.stderr)
 

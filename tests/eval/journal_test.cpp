@@ -34,11 +34,13 @@ class JournalTest : public ::testing::Test {
                         requests[request].custom_id, repeat, requests[request].sha256, ok, outcome)};
   }
   StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
-  void write(int number, const std::vector<Record>& records, bool retries = false) {
-    StartHeader header = start(number);
-    header.retries = retries;
-    JournalWriter writer(folder.path(), header, 0);
+  void write(int number, const std::vector<Record>& records) {
+    JournalWriter writer(folder.path(), start(number), 0);
     for (const Record& one : records) writer.append(one, R"({"rank":0})");
+  }
+  // What a start writes that answers again what failed.
+  void write_again(int number, const Record& one, const Record& failed) {
+    JournalWriter(folder.path(), start(number), 0).append(one, R"({"rank":0})", io::xxh3_128(failed.text));
   }
   RecordTable read() {
     RecordTable table(requests);
@@ -173,14 +175,61 @@ TEST_F(JournalTest, AnAnswerAndAFailureOfTheSameNumbersContradictEachOther) {
 TEST_F(JournalTest, AFailureThatWasAnsweredAgainOnDemandContradictsNothing) {
   const Record good = record(0, 0, "good"), bad = record(0, 0, "bad", false, "nonfinite_value");
   write(1, {bad});
-  write(2, {good}, true);
+  write_again(2, good, bad);
   EXPECT_TRUE(read().at(0, 0).ok);
-  // Merged with a folder that never met the failure, in either order.
+  // Merged with a folder that never met the failure, in either order, and with one that met it as well.
   write(3, {good});
+  write(4, {bad});
   EXPECT_TRUE(read().at(0, 0).ok);
   EXPECT_EQ(read().n_failed(), 0);
-  write(4, {record(0, 0, "other")});  // two good ones stay a contradiction
+  write(5, {record(0, 0, "other")});  // two good ones stay a contradiction
   expect_error(ExitCode::bad_input, {"hold different answers"}, [&] { read(); });
+}
+
+// Only what a failure was asked for again with may differ from it.
+TEST_F(JournalTest, AnAnswerGivenWhileOthersWereAskedForAgainContradictsAFailureElsewhere) {
+  const Record good = record(0, 0, "good"), bad = record(0, 0, "bad", false, "nonfinite_value");
+  const Record elsewhere = record(0, 0, "elsewhere", false, "nonfinite_value");
+  const Record first = record(1, 0, "first"), other = record(1, 0, "other");
+  const auto refused = [&](const std::string& one, const std::string& two) {
+    expect_error(ExitCode::bad_input, {one, two, "hold different answers"}, [&] { read(); });
+    std::filesystem::remove_all(folder.path("journal"));
+  };
+  write(1, {bad});
+  write(2, {good});
+  refused("000001-", "000002-");
+  write_again(1, good, elsewhere);  // another failure than the one of this folder
+  write(2, {bad});
+  refused("000001-", "000002-");
+  write(1, {bad});
+  write_again(2, elsewhere, bad);
+  write_again(3, bad, elsewhere);  // fails as at first, which so stands
+  write(4, {good});
+  refused("000001-", "000004-");
+  write(1, {bad});
+  write_again(2, bad, bad);
+  write(3, {good});
+  refused("000001-", "000003-");
+  write(1, {first});
+  write_again(2, other, first);  // an answer is never replaced
+  refused("000001-", "000002-");
+  write(1, {bad});
+  write_again(2, elsewhere, bad);
+  write_again(3, good, elsewhere);
+  EXPECT_TRUE(read().at(0, 0).ok);
+}
+
+TEST_F(JournalTest, ALineThatNamesNoRecordItReplacesIsDamaged) {
+  write_again(1, record(0, 0, "good"), record(0, 0, "bad", false));
+  const std::string whole = slurp(name(1));
+  const std::size_t digits = whole.rfind("\"}\n") - 32;
+  for (const std::string& hash :
+       {std::string(31, '0'), std::string(32, 'x'), std::string(16, '0') + "-" + std::string(15, '0')}) {
+    spit(name(1), whole.substr(0, digits) + hash + "\"}\n");
+    EXPECT_EQ(read().damaged_lines(), 1) << hash;
+  }
+  spit(name(1), whole);
+  EXPECT_EQ(read().damaged_lines(), 0);
 }
 
 // Less room, or none, says less of a request than what was found when it was computed.
@@ -191,10 +240,8 @@ TEST_F(JournalTest, AMisfitReplacesNoFailureThatWasComputed) {
   retrying.forget_failed();
   EXPECT_EQ(retrying.n_present(), 0);
   {
-    StartHeader header = start(2);
-    header.retries = true;
-    JournalWriter writer(folder.path(), header, 0);
-    writer.append(misfit, "{}");
+    JournalWriter writer(folder.path(), start(2), 0);
+    writer.append(misfit, "{}", retrying.forgotten(0, 0));
     retrying.read_writer(folder.path(), 2, 0, writer.bytes());
   }
   for (const RecordTable& table : {std::move(retrying), read()}) {  // the start itself, and one after it
