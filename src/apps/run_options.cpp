@@ -90,13 +90,14 @@ void report_load(parallel::Session& session, const weights::ShardModel& shards, 
   const auto gigabytes = static_cast<double>(shards.synthetic ? all.bytes_held : all.bytes_read) / 1e9;
   log::info("load",
             "seconds={:.2f} read_bytes={} read_amplification={:.2f} gb_per_s={:.2f} open_s={:.2f} read_s={:.2f} "
-            "wait_s={:.2f} exchange_s={:.2f} repack_s={:.2f} slowest_rank={} slowest_host={} weight_bytes={} "
+            "read_calls_s={:.2f} wait_s={:.2f} exchange_s={:.2f} repack_s={:.2f} slowest_rank={} slowest_host={} "
+            "weight_bytes={} "
             "workspace_bytes={} rss_before_bytes={} rss_after_bytes={} rss_peak_bytes={} over_weights_bytes={}",
             all.most.total_s, all.bytes_read,
             static_cast<double>(all.bytes_read) / static_cast<double>(std::max<std::uint64_t>(all.model_bytes, 1)),
-            gigabytes / all.most.total_s, all.most.open_s, all.most.read_s, all.most.wait_s, all.most.exchange_s,
-            all.most.sink_s, all.slowest_rank, all.slowest_host, model.weight_bytes(), model.workspace_bytes(),
-            before.resident_bytes, after.resident_bytes, after.peak_bytes, over);
+            gigabytes / all.most.total_s, all.most.open_s, all.most.read_s, all.most.read_calls_s, all.most.wait_s,
+            all.most.exchange_s, all.most.sink_s, all.slowest_rank, all.slowest_host, model.weight_bytes(),
+            model.workspace_bytes(), before.resident_bytes, after.resident_bytes, after.peak_bytes, over);
 }
 
 }  // namespace

@@ -161,6 +161,9 @@ class Conversion {
     TeamReport done;
     try {
       done = work_together(world_, team, [this] { return step(); });
+    } catch (const Error& cause) {
+      if (writer_) cause.code() == ExitCode::stopped ? writer_->leave() : writer_->discard();
+      throw;
     } catch (...) {
       if (writer_) writer_->discard();
       throw;

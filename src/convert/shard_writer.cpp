@@ -149,7 +149,7 @@ ShardWriter::ShardWriter(const SourceModel& source, const std::string& folder, c
   try {
     open();
   } catch (...) {
-    discard();
+    leave();
     throw;
   }
   for (std::size_t i = 0; i < kHinted; ++i) will_need(next_ + i);
@@ -285,6 +285,10 @@ void ShardWriter::finish() {
 void ShardWriter::discard() noexcept {
   ::unlink(mark_path_.c_str());
   ::unlink(partial_.c_str());
+}
+
+void ShardWriter::leave() noexcept {
+  if (::access(mark_path_.c_str(), F_OK) != 0) discard();
 }
 
 std::vector<std::string> leftover_names(const std::string& path) {

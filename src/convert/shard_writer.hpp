@@ -46,6 +46,9 @@ class ShardWriter {
   void suspend();
   // Removes the temporary file and its mark.
   void discard() noexcept;
+  // After a failure that says nothing against the data (a full disk): leaves what a mark vouches for to a later writer,
+  // removes what none can continue.
+  void leave() noexcept;
   // Payload that an earlier writer had written.
   [[nodiscard]] std::uint64_t resumed_bytes() const { return resumed_bytes_; }
 

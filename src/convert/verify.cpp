@@ -132,8 +132,16 @@ class Verification {
       }
     });
     std::vector<Slot> slots(kSlots);
+    const auto shard_of = [&](const Piece& piece) -> const io::ShardFile& {
+      return *shards.at(table_[piece.dataset].file);
+    };
+    const auto will_need = [&](std::size_t job) {
+      if (job >= pieces.size()) return;
+      shard_of(pieces[job]).will_need(index_.datasets[pieces[job].dataset], pieces[job].number);
+    };
     io::ReadAhead<Slot> ahead(pieces.size(), std::move(slots), [&](std::size_t job, Slot& slot) {
-      check_piece(*shards.at(table_[pieces[job].dataset].file), pieces[job], slot);
+      will_need(job + kHinted);
+      check_piece(shard_of(pieces[job]), pieces[job], slot);
     });
     std::size_t next = 0;
     const auto step = [&]() -> std::optional<std::uint64_t> {
@@ -164,6 +172,7 @@ class Verification {
   }
 
   static constexpr std::size_t kSlots = 3;
+  static constexpr std::size_t kHinted = 6;  // pieces that the kernel is asked to fetch before they are read
 
   parallel::Collectives& world_;
   std::string folder_;

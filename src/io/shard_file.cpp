@@ -2,6 +2,7 @@
 #include "io/shard_file.hpp"
 
 #include "core/error.hpp"
+#include "core/timer.hpp"
 #include "io/safetensors.hpp"
 
 #include <algorithm>
@@ -103,26 +104,37 @@ std::size_t ShardFile::piece_bytes(const ShardDataset& dataset, std::uint64_t pi
   return static_cast<std::size_t>(std::min(kPieceBytes, dataset.bytes - piece * kPieceBytes));
 }
 
-void ShardFile::read_piece(const ShardDataset& dataset, std::uint64_t piece, std::span<std::byte> out) const {
+void ShardFile::will_need(const ShardDataset& dataset, std::uint64_t piece) const {
+  data_.will_need(dataset.offset + piece * kPieceBytes, piece_bytes(dataset, piece));
+}
+
+double ShardFile::read_piece(const ShardDataset& dataset, std::uint64_t piece, std::span<std::byte> out) const {
   const std::uint64_t begin = piece * kPieceBytes;
+  double seconds = 0;
+  const auto read = [&](std::uint64_t at, std::span<std::byte> bytes) {
+    const Timer timer;
+    data_.read_at(dataset.offset + at, bytes);
+    seconds += timer.seconds();
+  };
   // Several threads read one file at different places, which the kernel's own guess of what comes next does not follow.
-  data_.will_need(dataset.offset + begin, out.size());
+  will_need(dataset, piece);
   if (!with_checksums_) {
-    data_.read_at(dataset.offset + begin, out);
-    return;
+    read(begin, out);
+    return seconds;
   }
   const Hash128 expected = checksums_.at(dataset.name).at(static_cast<std::size_t>(piece));
   // Hashed while it lies in a core's cache.
   PieceHash hash;
   for (std::size_t done = 0; done < out.size(); done += kCacheBytes) {
     const auto bit = out.subspan(done, std::min(kCacheBytes, out.size() - done));
-    data_.read_at(dataset.offset + begin + done, bit);
+    read(begin + done, bit);
     hash.update(bit);
   }
   const Hash128 found = hash.value();
   require(found == expected, ExitCode::bad_input,
           "{}: {}: bytes {} to {} of the dataset have XXH3 {}, expected {}: the file is damaged; rerun bathys convert",
           path_, dataset.name, begin, begin + out.size(), found.hex(), expected.hex());
+  return seconds;
 }
 
 }  // namespace bathys::io

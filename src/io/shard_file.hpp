@@ -25,8 +25,11 @@ class ShardFile {
   [[nodiscard]] const ReadFile& data() const { return data_; }
   // Reads piece `piece` (from 0) of `dataset`, an entry of the index that lies in this file, into `out`, which must
   // have the piece's size.
+  //   returns the seconds of the read calls alone, without checksums
   //   throws Error(bad_input) naming dataset and byte range when the checksum does not match
-  void read_piece(const ShardDataset& dataset, std::uint64_t piece, std::span<std::byte> out) const;
+  double read_piece(const ShardDataset& dataset, std::uint64_t piece, std::span<std::byte> out) const;
+  // Tells the kernel that a piece will be read soon.  Advice only.
+  void will_need(const ShardDataset& dataset, std::uint64_t piece) const;
   // Size of a piece: kPieceBytes, or less for the last.
   static std::size_t piece_bytes(const ShardDataset& dataset, std::uint64_t piece);
 

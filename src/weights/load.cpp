@@ -70,6 +70,7 @@ LoadSummary summarize(parallel::Collectives& world, const ShardModel& model, con
     summary.bytes_held += r.bytes_held;
     summary.most.open_s = std::max(summary.most.open_s, r.open_s);
     summary.most.read_s = std::max(summary.most.read_s, r.read_s);
+    summary.most.read_calls_s = std::max(summary.most.read_calls_s, r.read_calls_s);
     summary.most.wait_s = std::max(summary.most.wait_s, r.wait_s);
     summary.most.exchange_s = std::max(summary.most.exchange_s, r.exchange_s);
     summary.most.sink_s = std::max(summary.most.sink_s, r.sink_s);

@@ -43,6 +43,7 @@ struct LoadReport {
   std::uint64_t bytes_read = 0;  // by this rank from files
   double open_s = 0;             // opening and checking files
   double read_s = 0;             // reading and checksums, of all threads together, mostly behind the next two
+  double read_calls_s = 0;       // of these, in the read calls alone
   double wait_s = 0;             // waiting for a read to end
   double exchange_s = 0;         // packing, sending, receiving
   double sink_s = 0;             // in the sink

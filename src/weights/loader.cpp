@@ -98,6 +98,7 @@ void Loader::take_reader_times(const RoundReader& reader) {
   report_.bytes_read = reader.bytes_read();
   report_.open_s = reader.open_s();
   report_.read_s = reader.read_s();
+  report_.read_calls_s = reader.read_calls_s();
 }
 
 }  // namespace bathys::weights

@@ -8,6 +8,12 @@
 #include <utility>
 
 namespace bathys::weights {
+namespace {
+
+constexpr std::size_t kHinted = 4;     // rounds that the kernel is asked to fetch before they are read
+constexpr std::size_t kOpenFiles = 2;  // the one being read and the one that comes next
+
+}  // namespace
 
 RoundReader::RoundReader(const ShardModel& model, std::vector<const Round*> rounds, const LoadOptions& options)
     : model_(model), rounds_(std::move(rounds)), checksums_(options.checksums) {
@@ -19,32 +25,47 @@ RoundReader::RoundReader(const ShardModel& model, std::vector<const Round*> roun
   if (slabs.size() == 1) slabs.emplace_back();  // the slab before stays while a head is copied
   for (Slab& slab : slabs) slab.memory = io::Buffer(head_room_ + io::kPieceBytes);
   if (rounds_.empty()) return;
-  ahead_.emplace(rounds_.size(), std::move(slabs), [this](std::size_t job, Slab& slab) { fill(slab, *rounds_[job]); });
+  ahead_.emplace(rounds_.size(), std::move(slabs), [this](std::size_t job, Slab& slab) { fill(slab, job); });
 }
 
-// HDF5 is not for several threads at once, and a file is opened once.
-std::shared_ptr<const io::ShardFile> RoundReader::open(const std::string& file) {
+RoundReader::Shard RoundReader::opened(const std::string& file) {
   const std::lock_guard lock(mutex_);
-  if (file != open_file_) {
-    const Timer timer;
-    shard_.reset();
-    shard_ = std::make_shared<io::ShardFile>(model_.index, model_.folder, file, checksums_);
-    open_file_ = file;
-    open_s_ += timer.seconds();
-  }
-  return shard_;
+  const auto found =
+      std::find_if(shards_.begin(), shards_.end(), [&](const auto& known) { return known.first == file; });
+  return found == shards_.end() ? nullptr : found->second;
 }
 
-void RoundReader::fill(Slab& slab, const Round& round) {
-  const auto shard = model_.synthetic ? nullptr : open(round.file);
+RoundReader::Shard RoundReader::open(const std::string& file) {
+  if (Shard shard = opened(file)) return shard;
+  const std::lock_guard one_at_a_time(opening_);
+  if (Shard shard = opened(file)) return shard;  // by the thread that we waited for
+  const Timer timer;
+  auto shard = std::make_shared<io::ShardFile>(model_.index, model_.folder, file, checksums_);
+  const std::lock_guard lock(mutex_);
+  open_s_ += timer.seconds();
+  shards_.emplace_back(file, shard);
+  if (shards_.size() > kOpenFiles) shards_.pop_front();
+  return shard;
+}
+
+void RoundReader::will_need(const io::ShardFile& shard, std::size_t number) const {
+  if (number >= rounds_.size() || rounds_[number]->file != rounds_[number - kHinted]->file) return;
+  for (const Part& part : rounds_[number]->parts) shard.will_need(model_.index.datasets[part.dataset], part.piece);
+}
+
+void RoundReader::fill(Slab& slab, std::size_t number) {
+  const Round& round = *rounds_[number];
+  const Shard shard = model_.synthetic ? nullptr : open(round.file);
+  if (shard) will_need(*shard, number + kHinted);
   const Timer timer;
   slab.rows.clear();
   std::byte* at = slab.memory.data() + head_room_;
   std::uint64_t bytes = 0;
+  double calls_s = 0;
   for (const Part& part : round.parts) {
     const std::span<std::byte> piece(at, static_cast<std::size_t>(part.bytes));
     if (shard) {
-      shard->read_piece(model_.index.datasets[part.dataset], part.piece, piece);
+      calls_s += shard->read_piece(model_.index.datasets[part.dataset], part.piece, piece);
       bytes += piece.size();
     } else {
       read_synthetic(model_, part.dataset, part.piece * io::kPieceBytes, piece);
@@ -57,6 +78,7 @@ void RoundReader::fill(Slab& slab, const Round& round) {
   const std::lock_guard lock(mutex_);
   bytes_read_ += bytes;
   read_s_ += timer.seconds();
+  read_calls_s_ += calls_s;
 }
 
 // Moves the row that the border between two rounds cuts in front of its rest.

@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace bathys::weights {
@@ -35,6 +37,7 @@ class RoundReader {
   [[nodiscard]] std::uint64_t bytes_read() const { return bytes_read_; }
   [[nodiscard]] double open_s() const { return open_s_; }
   [[nodiscard]] double read_s() const { return read_s_; }
+  [[nodiscard]] double read_calls_s() const { return read_calls_s_; }
 
  private:
   // One round in memory: room for a head, then the parts one after another.
@@ -42,8 +45,11 @@ class RoundReader {
     io::Buffer memory;
     std::vector<std::span<const std::byte>> rows;
   };
-  void fill(Slab& slab, const Round& round);
-  [[nodiscard]] std::shared_ptr<const io::ShardFile> open(const std::string& file);
+  using Shard = std::shared_ptr<const io::ShardFile>;
+  void fill(Slab& slab, std::size_t number);
+  [[nodiscard]] Shard open(const std::string& file);
+  [[nodiscard]] Shard opened(const std::string& file);
+  void will_need(const io::ShardFile& shard, std::size_t number) const;
   void copy_head(const Round& before, const Round& round, const Slab& from, Slab& to) const;
 
   const ShardModel& model_;
@@ -51,12 +57,13 @@ class RoundReader {
   bool checksums_;
   std::size_t next_ = 0;       // the round that next() returns
   std::size_t head_room_ = 0;  // bytes kept free in front of a slab for a row's head
-  std::mutex mutex_;           // guards the rest: HDF5 and the sums
-  std::string open_file_;
-  std::shared_ptr<const io::ShardFile> shard_;
+  std::mutex opening_;         // HDF5 is not for several threads at once; the others read on meanwhile
+  std::mutex mutex_;           // guards the rest
+  std::deque<std::pair<std::string, Shard>> shards_;  // the last ones opened
   std::uint64_t bytes_read_ = 0;
   double open_s_ = 0;
   double read_s_ = 0;
+  double read_calls_s_ = 0;
   std::optional<io::ReadAhead<Slab>> ahead_;  // last: its threads use what stands above
 };
 

@@ -19,6 +19,8 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -355,6 +357,67 @@ TEST(Convert, StreamsLargeTensorsInBoundedMemory) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_GT(fs::file_size(folder.path("out/engram_01.h5")), static_cast<std::uint64_t>(12 * 32 * size));
+}
+
+// In a process and mount namespace of its own, which ends with the process.
+int convert_onto_a_small_disk(const std::string& checkpoint, const std::string& disk, std::uint64_t disk_bytes,
+                              const std::string& copy) {
+  constexpr int kNoDisk = 77;
+  const auto mount_disk = [&](unsigned long flags, std::uint64_t bytes) {
+    return ::mount("tmpfs", disk.c_str(), "tmpfs", flags, fmt::format("size={}", bytes).c_str()) == 0;
+  };
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return kNoDisk;
+  if (!mount_disk(0, disk_bytes)) return kNoDisk;
+  const std::string out = disk + "/out";
+  ConvertOptions options;
+  options.mark_bytes = std::uint64_t{20} << 20;
+  try {
+    convert(checkpoint, out, options);
+    return 1;
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::stopped) return 2;
+  }
+  if (fs::exists(out + "/engram_01.h5") || !fs::exists(out + "/engram_01.h5.partial.mark")) return 3;
+  if (!mount_disk(MS_REMOUNT, 4 * disk_bytes)) return kNoDisk;
+  if (convert(checkpoint, out, options).bytes_resumed < io::kPieceBytes) return 4;
+  fs::copy(out, copy, fs::copy_options::recursive);
+  return 0;
+}
+
+TEST(Convert, AFullDiskLosesNothingThatIsOnItForGood) {
+  const TempFolder folder;
+  test::write_random_checkpoint(folder.path("ck"), test::nano_with_tables(36'000, 96), kNano);
+  convert(folder.path("ck"), folder.path("whole"));
+  const io::ShardIndex index = io::read_shard_index(folder.path("whole"));
+  // Room for all files up to the first table, but for its last piece.  (What alignment leaves free takes none.)
+  std::uint64_t room = 0;
+  std::string last;
+  for (const io::ShardDataset& dataset : index.datasets) {
+    if (dataset.file == last) continue;
+    if (last == "engram_01.h5") break;
+    last = dataset.file;
+    struct stat status {};
+    ASSERT_EQ(::stat(folder.path("whole/" + last).c_str(), &status), 0);
+    room += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  ASSERT_EQ(last, "engram_01.h5");
+  fs::create_directory(folder.path("disk"));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int code = 5;
+    try {
+      code = convert_onto_a_small_disk(folder.path("ck"), folder.path("disk"), room - (std::uint64_t{4} << 20),
+                                       folder.path("copy"));
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no file system can be mounted here";
+  ASSERT_EQ(WEXITSTATUS(status), 0);
+  expect_same_folder(folder.path("copy"), folder.path("whole"));
 }
 
 }  // namespace
