@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/memory_budget.hpp"
 #include "apps/run_options.hpp"
 #include "apps/validators.hpp"
 #include "bench/engine_bench.hpp"
@@ -36,7 +37,8 @@ void add_bench_engine(CLI::App& bench, Commands& commands) {
                           require(session.size() == 1, ExitCode::usage, "bench measures one process, {} were started",
                                   session.size());
                           const OpenModel open = open_model(session, options->run);
-                          RunningModel running = start_model(session, open, options->run);
+                          RunningModel running =
+                              start_model(session, open, options->run, announce_memory(session, open, options->run));
                           bench::bench_engine(options->bench, *running.model, std::cout);
                           flush_output();
                           return ExitCode::ok;

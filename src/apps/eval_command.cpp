@@ -19,6 +19,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -116,6 +117,21 @@ ExitCode estimate(parallel::Session& session, const OpenModel& open, const Optio
   return ExitCode::ok;
 }
 
+// What the model may take, and so what is left to answer: also what did not fit into the caches of an earlier start and
+// does now.  Nothing where that is nothing.
+std::optional<model::MemoryBudget> plan_memory(parallel::Session& session, const OpenModel& open,
+                                               const Options& options, eval::EvalRun& run) {
+  if (run.n_left() == 0 && run.n_misfits() == 0) return std::nullopt;
+  try {
+    const model::MemoryBudget budget = announce_memory(session, open, options.run);
+    run.fit_into(budget.caches);
+    return run.n_left() > 0 ? std::optional(budget) : std::nullopt;
+  } catch (const parallel::AgreedError&) {
+    if (run.n_left() > 0) throw;
+    return std::nullopt;  // the model has no room here, but the run can be shown again
+  }
+}
+
 ExitCode evaluate(parallel::Session& session, const Options& options) {
   // 1. Signals ask for a stop from here on.
   parallel::install_signal_handlers();
@@ -137,11 +153,11 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   eval_options.cpus = session.cpus();
   eval::EvalRun run(session.world(), &session.watchdog(), eval_options, make_subject(open, options, session));
   // 4. The weights, and the work.
-  std::shared_ptr<const model::MemoryBudget> memory;
-  if (run.n_left() > 0 && !options.no_new_answers) {
-    const RunningModel running = start_model(session, open, options.run);
+  std::optional<model::MemoryBudget> memory;
+  if (!options.no_new_answers) memory = plan_memory(session, open, options, run);
+  if (memory) {
+    const RunningModel running = start_model(session, open, options.run, *memory);
     run.work(*running.engine, *running.grid, timer.seconds());
-    memory = running.memory;
   }
   // 5. The result files and the table.
   std::string table;

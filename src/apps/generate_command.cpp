@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/memory_budget.hpp"
 #include "apps/run_options.hpp"
 #include "apps/validators.hpp"
 #include "core/error.hpp"
@@ -47,7 +48,7 @@ ExitCode generate(parallel::Session& session, const Options& options) {
   parallel::agree(session.world(), [&] {
     if (task.failure) fail(ExitCode::usage, "--prompt: {}: {}", task.failure->code, task.failure->message);
   });
-  const RunningModel running = start_model(session, open, options.run);
+  const RunningModel running = start_model(session, open, options.run, announce_memory(session, open, options.run));
   running.engine->submit(std::get<engine::GenerateJob>(task.job));
   while (running.engine->step()) session.watchdog().progress("generate");
   const std::vector<engine::JobResult> results = running.engine->take_finished();

@@ -12,20 +12,19 @@
 #include <limits>
 
 namespace bathys::apps {
-model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open, const RunOptions& options,
-                                    const model::ModelOptions& model_options) {
+model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open, const RunOptions& options) {
   parallel::Collectives& world = session.world();
   const int replica_rank = session.rank() % (open.layout.groups * open.layout.tensor);
   model::MemoryBudget budget = parallel::agree(world, [&] {
-    const model::MemoryPlan plan = model::plan_memory(open.shards.config, open.layout, replica_rank, model_options);
+    const model::MemoryPlan plan =
+        model::plan_memory(open.shards.config, open.layout, replica_rank, model_options(options));
     model::FreeMemory free;
     free.host = session.host();
     free.host_bytes = available_memory();
     free.host_ranks = session.local_size();
     free.device = session.device() >= 0;
     if (free.device) free.device_bytes = parallel::free_device_memory();  // a session lets no two ranks share a GPU
-    return model::budget_memory(plan, process_memory().resident_bytes, free, options.memory_gib,
-                                model_options.max_rows);
+    return model::budget_memory(plan, process_memory().resident_bytes, free, options.memory_gib, options.row_budget);
   });
   // Ranks admit the same sequences.  One that cannot tell what it has left goes by those that can.
   constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();

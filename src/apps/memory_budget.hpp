@@ -11,7 +11,7 @@ namespace bathys::apps {
 // any for all.  Collective.
 //   throws AgreedError(usage) where weights and buffers alone are more than a rank can have
 [[nodiscard]] model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open,
-                                                  const RunOptions& options, const model::ModelOptions& model_options);
+                                                  const RunOptions& options);
 
 // Says how much of what was announced for the host was taken since the start, on the rank that took the largest share.
 // Collective.

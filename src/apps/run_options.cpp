@@ -2,7 +2,6 @@
 #include "apps/run_options.hpp"
 
 #include "apps/commands.hpp"
-#include "apps/memory_budget.hpp"
 #include "apps/validators.hpp"
 #include "convert/synth.hpp"
 #include "core/error.hpp"
@@ -126,15 +125,18 @@ OpenModel open_model(parallel::Session& session, const RunOptions& options) {
 // A decoding sequence is one row of a step: fewer alive could not fill it.
 std::int64_t sequences_alive(const RunOptions& options) { return std::max<std::int64_t>(options.row_budget, 64); }
 
-RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options) {
+model::ModelOptions model_options(const RunOptions& options) {
+  model::ModelOptions out;
+  out.max_rows = options.row_budget;
+  out.cone = options.cone;
+  return out;
+}
+
+RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options,
+                         const model::MemoryBudget& budget) {
   RunningModel running;
   running.grid = std::make_unique<parallel::RankGrid>(parallel::make_rank_grid(session.world(), open.layout));
   session.watchdog().progress("load weights");
-  model::ModelOptions model_options;
-  model_options.max_rows = options.row_budget;
-  model_options.cone = options.cone;
-  const model::MemoryBudget budget = announce_memory(session, open, options, model_options);
-  running.memory = std::make_shared<const model::MemoryBudget>(budget);
   weights::LoadOptions load_options;
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;
@@ -142,7 +144,8 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   load_options.progress = [&] { session.watchdog().progress("load weights"); };
   weights::LoadReport report;
   const ProcessMemory before = process_memory();
-  running.model = model::load_model(open.shards, session.world(), *running.grid, model_options, load_options, &report);
+  running.model =
+      model::load_model(open.shards, session.world(), *running.grid, model_options(options), load_options, &report);
   const ProcessMemory after = process_memory();
   report_load(session, open.shards, report, *running.model, before, after);
   engine::EngineOptions engine_options;

@@ -50,11 +50,13 @@ struct RunningModel {
   std::unique_ptr<parallel::RankGrid> grid;  // the model holds on to it
   std::unique_ptr<model::Model> model;
   std::unique_ptr<engine::Engine> engine;
-  std::shared_ptr<const model::MemoryBudget> memory;  // what was announced
 };
+// What the buffers are made for.
+[[nodiscard]] model::ModelOptions model_options(const RunOptions& options);
 // Sequences that a group holds at once at most.
 [[nodiscard]] std::int64_t sequences_alive(const RunOptions& options);
-// Collective.  throws AgreedError
-RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options);
+// `budget`: what was announced (announce_memory).  Collective.  throws AgreedError
+RunningModel start_model(parallel::Session& session, const OpenModel& open, const RunOptions& options,
+                         const model::MemoryBudget& budget);
 
 }  // namespace bathys::apps

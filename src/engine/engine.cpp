@@ -78,14 +78,15 @@ bool Engine::step() {
 void Engine::State::take(std::unique_ptr<JobState> entry) {
   JobState& job = *jobs.emplace_back(std::move(entry));
   job.number = ++n_submitted;
-  for (const auto& track : job.tracks) {
-    const Room room = room_of(track->full_length, tree.root());
-    if (fits(room)) continue;
-    job.result.failure =
-        JobFailure{"does_not_fit", fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
-                                               room.bytes, options.cache_bytes)};
+  std::int64_t longest = 0;
+  for (const auto& track : job.tracks) longest = std::max(longest, track->full_length);
+  const Room room = room_of(longest, tree.root());
+  if (!fits(room)) {
+    job.result.failure = JobFailure{"does_not_fit",
+                                    fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
+                                                room.bytes, options.cache_bytes),
+                                    room.bytes};
     job.unfinished = 0;
-    break;
   }
   if (job.unfinished == 0) {
     end_job(job);

@@ -50,8 +50,9 @@ struct DrawnToken {
 
 // Why something could not be answered; the run goes on.
 struct JobFailure {
-  std::string code;     // "nonfinite_value", "does_not_fit"
-  std::string message;  // e.g. "layer 3, token 17: a sum of expert outputs is not finite"
+  std::string code;              // "nonfinite_value", "does_not_fit"
+  std::string message;           // e.g. "layer 3, token 17: a sum of expert outputs is not finite"
+  std::int64_t cache_bytes = 0;  // of what does not fit: what its longest sequence takes
 };
 
 struct Generated {

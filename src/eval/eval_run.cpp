@@ -77,15 +77,14 @@ void EvalRun::State::open_folder(const Pulse& pulse) {
     log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
               records->damaged_lines());
   }
-  if (options.no_new_answers) return;
-  if (options.retry_failed) {
-    records->forget_failed();
-  } else {
-    records->forget_misfits(header);
-  }
+  if (options.retry_failed && !options.no_new_answers) records->forget_failed();
 }
 
+// Made anew when more is to be answered.
 void EvalRun::State::share_todo() {
+  todo.clear();
+  given_up.clear();
+  n_left_at_start = 0;
   enum : char { kAnswered = '1', kLeft = '0', kGivenUp = '2' };
   std::string flags;                // one for each answer wanted
   std::vector<io::Hash128> failed;  // of those given up
@@ -102,7 +101,8 @@ void EvalRun::State::share_todo() {
   failed.resize(static_cast<std::size_t>(std::count(flags.begin(), flags.end(), kGivenUp)));
   world.broadcast_host(failed.data(), std::ssize(failed) * static_cast<std::int64_t>(sizeof(io::Hash128)), 0);
   failed_before = speaks() ? records->n_failed() : 0;
-  world.broadcast_host(&failed_before, sizeof failed_before, 0);
+  n_misfits = speaks() && !options.no_new_answers ? records->n_misfits() : 0;
+  for (std::int64_t* const count : {&failed_before, &n_misfits}) world.broadcast_host(count, sizeof *count, 0);
   std::size_t at = 0, n_given_up = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> repeats;
@@ -215,6 +215,19 @@ EvalRun::EvalRun(parallel::Collectives& world, parallel::Watchdog* watchdog, Eva
 EvalRun::~EvalRun() = default;
 
 std::int64_t EvalRun::n_left() const { return state_->n_left_at_start; }
+std::int64_t EvalRun::n_misfits() const { return state_->n_misfits; }
+
+void EvalRun::fit_into(std::int64_t cache_bytes) {
+  State& state = *state_;
+  if (state.n_misfits == 0) return;
+  const std::int64_t before = state.n_misfits;
+  if (state.speaks()) state.records->forget_misfits(cache_bytes);
+  state.share_todo();
+  if (state.speaks()) {
+    log::info("misfits", "answers={} fit_now={} text=\"did not fit into the caches of an earlier start\"", before,
+              before - state.n_misfits);
+  }
+}
 
 void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, double load_s) {
   State& state = *state_;

@@ -68,6 +68,11 @@ class EvalRun {
 
   // Answers without a record; 0: finish() needs no model.
   [[nodiscard]] std::int64_t n_left() const;
+  // Answers on record that failed because they did not fit into the caches of an earlier start.
+  [[nodiscard]] std::int64_t n_misfits() const;
+  // Those of them that take no more than `cache_bytes` of this start's caches (0: no bound; the same on all ranks) are
+  // left to be answered too.  Before work().  Collective.
+  void fit_into(std::int64_t cache_bytes);
 
   // Answers what is left, until all is done or a stop is asked for.  `grid`: the layout under `engine`.  `load_s`:
   // seconds spent on the way here.  Collective.

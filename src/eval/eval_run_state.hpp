@@ -49,6 +49,7 @@ struct EvalRun::State {
   RunIdentity identity;
   std::int64_t n_left_at_start = 0;  // answers in `todo`
   std::int64_t failed_before = 0;    // failures on record when this start began; the same on all ranks
+  std::int64_t n_misfits = 0;        // of those, the ones that found no room; 0 where none is tried again
 
   // Rank 0 alone.
   std::unique_ptr<RunFolder> folder;

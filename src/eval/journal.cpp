@@ -24,6 +24,7 @@ constexpr std::string_view kExtension = ".jsonl";
 constexpr std::string_view kRecordHead = R"({"record":)";
 constexpr std::string_view kItemHead = R"(,"item":)";
 constexpr const char* kInsteadOf = "instead_of";
+constexpr const char* kCacheBytes = "cache_bytes";
 
 struct ProgressField {
   const char* name;
@@ -190,6 +191,7 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     place.hash = io::xxh3_128(record_text);
     place.ok = record.at("ok").get<bool>();
     place.does_not_fit = !place.ok && record.at("error").at("code") == "does_not_fit";
+    if (place.does_not_fit) place.cache_bytes = json.value(kCacheBytes, std::int64_t{0});
     std::optional<io::Hash128> instead_of;
     if (json.contains(kInsteadOf)) {
       instead_of = read_hash(json[kInsteadOf].get_ref<const std::string&>());
@@ -271,12 +273,16 @@ void RecordTable::forget_failed() {
   }
 }
 
-void RecordTable::forget_misfits(const StartHeader& now) {
+void RecordTable::forget_misfits(std::int64_t cache_bytes) {
   for (std::size_t index = 0; index < places_.size(); ++index) {
     const RecordPlace& place = places_[index];
-    if (place.present() && place.does_not_fit && !files_[static_cast<std::size_t>(place.file)].header.same_room(now))
-      forget(index);
+    if (place.present() && place.does_not_fit && (cache_bytes == 0 || place.cache_bytes <= cache_bytes)) forget(index);
   }
+}
+
+std::int64_t RecordTable::n_misfits() const {
+  return std::count_if(places_.begin(), places_.end(),
+                       [](const RecordPlace& place) { return place.present() && place.does_not_fit; });
 }
 
 std::size_t RecordTable::index_of(std::size_t request, std::int32_t repeat) const {
@@ -326,7 +332,9 @@ void JournalWriter::write(std::string_view line) {
 }
 
 void JournalWriter::append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of) {
-  const std::string rest = instead_of ? fmt::format(R"(,"{}":"{}")", kInsteadOf, instead_of->hex()) : std::string();
+  std::string rest;
+  if (instead_of) rest += fmt::format(R"(,"{}":"{}")", kInsteadOf, instead_of->hex());
+  if (record.cache_bytes > 0) rest += fmt::format(R"(,"{}":{})", kCacheBytes, record.cache_bytes);
   write(fmt::format("{}{}{}{}{}}}", kRecordHead, record.text, kItemHead, item, rest));
 }
 

@@ -22,7 +22,8 @@
 // before it, so a torn last line cannot fuse with a new one.  Lines:
 //   {"start":{...}}                 first line of a file: how this start ran
 //   {"record":{...},"item":{...}}   one answer; the record is reproducible, the item (time, rank, reuse) is not;
-//                                   "instead_of" names the failed record that this one was asked for to replace
+//                                   "instead_of" names the failed record that this one was asked for to replace,
+//                                   "cache_bytes" is what one takes that did not fit
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
 namespace bathys::eval {
 
@@ -38,16 +39,13 @@ struct Progress : PhaseSeconds {
   void join(const Progress& other);  // of another group in the same start: the longest seconds, the rows of both
 };
 
-// How a start runs; records that did not fit are tried again where this differs.
+// How a start runs.
 struct StartHeader {
   int number = 1;    // 1, 2, ..
   std::string time;  // ISO 8601, UTC
   int ranks = 1;
   std::string layout;
   double memory_gib = 0;  // 0: what the nodes have left
-  [[nodiscard]] bool same_room(const StartHeader& other) const {
-    return ranks == other.ranks && layout == other.layout && memory_gib == other.memory_gib;
-  }
 };
 
 // Where a record lies, and enough to compare it with another one.
@@ -58,6 +56,7 @@ struct RecordPlace {
   io::Hash128 hash;
   bool ok = false;
   bool does_not_fit = false;
+  std::int64_t cache_bytes = 0;  // of one that does not fit: what it takes, 0 where the journal does not say
   [[nodiscard]] bool present() const { return file >= 0; }
 };
 
@@ -79,10 +78,10 @@ class RecordTable {
   // not.
   //   throws Error(bad_input) when two others of one key differ, or a file cannot be read
   void read(const std::string& folder, const Pulse& pulse = {});
-  // As if the failed records (or those that did not fit in another room) had not been written, until another record of
-  // the same key is read: then both count by the rules above.
+  // As if the failed records (or of those that did not fit the ones that fit into `cache_bytes`; 0: no bound) had not
+  // been written, until another record of the same key is read: then both count by the rules above.
   void forget_failed();
-  void forget_misfits(const StartHeader& now);
+  void forget_misfits(std::int64_t cache_bytes);
   // The failed record that was forgotten and not been replaced.
   [[nodiscard]] std::optional<io::Hash128> forgotten(std::size_t request, std::int32_t repeat) const;
 
@@ -90,6 +89,7 @@ class RecordTable {
   [[nodiscard]] std::int64_t n_wanted() const { return static_cast<std::int64_t>(places_.size()); }
   [[nodiscard]] std::int64_t n_present() const { return n_present_; }
   [[nodiscard]] std::int64_t n_failed() const { return n_failed_; }
+  [[nodiscard]] std::int64_t n_misfits() const;  // of the failed ones
   [[nodiscard]] std::int64_t damaged_lines() const { return damaged_lines_; }
   [[nodiscard]] int last_start() const { return last_start_; }  // 0: none
   [[nodiscard]] Progress progress() const;                      // of all starts read

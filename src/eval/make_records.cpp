@@ -209,8 +209,10 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
   std::vector<Record> records;
   const auto cause = failure_of(task, result);
   if (cause) {
-    for (const std::int32_t repeat : repeats)
+    for (const std::int32_t repeat : repeats) {
       records.push_back(failure(request, repeat, *cause, {task.prompt_tokens, 0, 0}));
+      if (result.failure) records.back().cache_bytes = result.failure->cache_bytes;
+    }
     return records;
   }
   Usage usage{task.prompt_tokens, 0, 0};

@@ -60,6 +60,7 @@ struct Record {
   std::int32_t repeat = 0;  // counted from 0 for each request; the text has the number among the answers of the line
   bool ok = true;
   std::string text;
+  std::int64_t cache_bytes = 0;  // of what did not fit: the caches that it takes
 };
 
 // The records of a finished job, one per repeat asked for.  `result` is ignored where the task needed no job.

@@ -35,7 +35,8 @@ class Memory(Scratch):
         config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))
         config = json.loads(json.dumps(config).replace('"max_position_embeddings": 4096', '"max_position_embeddings": 131072'))
         path = self.write("config.json", json.dumps(config))
-        return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", "--memory", str(memory),
+        room = [] if memory is None else ["--memory", str(memory)]
+        return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", *room,
                    "--row-budget", "256", ranks=ranks, timeout=3000)
 
     def test_a_rank_stays_within_what_it_announced(self):
@@ -58,6 +59,26 @@ class Memory(Scratch):
         results = self.results()
         self.assertEqual(results["long", 0]["error"]["code"], "does_not_fit")
         self.assertTrue(all(record["ok"] for key, record in results.items() if key[0] != "long"))
+
+    def test_what_did_not_fit_is_tried_again_where_it_fits(self):
+        requests = self.mixed(20, 5_000)
+        self.assertEqual(self.evaluate_synthetic(requests, 0.0003, ranks=2).returncode, SOME_FAILED)
+        results = (self.folder / "run" / "results.jsonl").read_bytes()
+        for memory in (0.0003, 0.0002):  # it would not fit again, so that nothing is loaded
+            again = self.evaluate_synthetic(requests, memory, ranks=1)
+            self.assertEqual(again.returncode, SOME_FAILED, again.stderr)
+            self.assertEqual(event(again.stderr, "misfits")["fit_now"], "0")
+            self.assertNotIn("event=load ", again.stderr)
+            self.assertEqual((self.folder / "run" / "results.jsonl").read_bytes(), results)
+        # A start that had no bound of its own, and found less free than this one.
+        for journal in (self.folder / "run" / "journal").iterdir():
+            text = journal.read_text()
+            self.assertIn('"memory_gib":0.0003', text)
+            journal.write_text(text.replace('"memory_gib":0.0003', '"memory_gib":0.0'))
+        whole = self.evaluate_synthetic(requests, None, ranks=2)
+        self.assertEqual(whole.returncode, OK, whole.stderr)
+        self.assertEqual(event(whole.stderr, "run")["on_record"], "20")
+        self.assertTrue(all(record["ok"] for record in self.results().values()))
 
     def test_buffers_that_no_node_has_are_refused_with_the_option_to_lower(self):
         done = run("eval", "--model", SHARDS, "--requests", self.mixed(2, 10), "--out", self.folder / "big", "--row-budget", str(1 << 24))

@@ -312,6 +312,7 @@ TEST(Engine, StaysWithinItsCacheBytesAndTellsWhatCannotFit) {
   for (std::int64_t tag = 0; tag < 12; ++tag) EXPECT_FALSE(results.at(tag).failure) << tag;
   ASSERT_TRUE(results.at(12).failure);
   EXPECT_EQ(results.at(12).failure->code, "does_not_fit");
+  EXPECT_EQ(results.at(12).failure->cache_bytes, model->caches().bytes_for(4999));
 }
 
 TEST(Engine, KeepsABeginningWhereGivingItUpWouldNotMakeRoom) {

@@ -25,6 +25,11 @@ class JournalTest : public ::testing::Test {
                             test::line("loglikelihood_rolling", R"({"text":"b"})", "b"))
                      .requests) {}
 
+  Record misfit(std::size_t request, std::int32_t repeat, std::int64_t bytes) const {
+    Record one = record(request, repeat, "room", false);
+    one.cache_bytes = bytes;
+    return one;
+  }
   Record record(std::size_t request, std::int32_t repeat, const std::string& text, bool ok = true,
                 const std::string& code = "does_not_fit") const {
     const std::string outcome = ok ? R"("result":{"text":")" + text + R"("})"
@@ -260,17 +265,22 @@ TEST_F(JournalTest, NamesOfFilesAreReadAsTheyAreWritten) {
 }
 
 TEST_F(JournalTest, ForgetsFailuresWhenAsked) {
-  write(1, {record(0, 0, "bad", false, "nonfinite_value"), record(0, 1, "misfit", false), record(1, 0, "good")});
+  write(1, {record(0, 0, "bad", false, "nonfinite_value"), misfit(0, 1, 1000), record(1, 0, "good")});
   RecordTable table = read();
-  table.forget_misfits(start(2));
-  EXPECT_EQ(table.n_present(), 3);  // the same room: it would not fit again
-  table.forget_misfits(start(2, 4));
+  EXPECT_EQ(table.n_misfits(), 1);
+  table.forget_misfits(999);
+  EXPECT_EQ(table.n_present(), 3);  // it would not fit again
+  table.forget_misfits(1000);
   EXPECT_EQ(table.n_present(), 2);
+  EXPECT_EQ(table.n_misfits(), 0);
   EXPECT_TRUE(table.at(0, 0).present());
   EXPECT_FALSE(table.at(0, 1).present());
   table.forget_failed();
   EXPECT_EQ(table.n_present(), 1);
   EXPECT_EQ(table.n_failed(), 0);
+  RecordTable unbounded = read();
+  unbounded.forget_misfits(0);
+  EXPECT_EQ(unbounded.n_present(), 2);
 }
 
 TEST_F(JournalTest, IgnoresRecordsOfOtherRequests) {
