@@ -82,10 +82,10 @@ void Engine::State::take(std::unique_ptr<JobState> entry) {
   for (const auto& track : job.tracks) longest = std::max(longest, track->full_length);
   const Room room = room_of(longest, tree.root());
   if (!fits(room)) {
-    job.result.failure = JobFailure{"does_not_fit",
-                                    fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory",
-                                                room.bytes, options.cache_bytes),
-                                    room.bytes};
+    const std::int64_t bytes = model.caches().bytes_of(room);
+    const std::string words =
+        fmt::format("a sequence takes {} bytes of caches, {} are allowed; raise --memory", bytes, options.cache_bytes);
+    job.result.failure = JobFailure{"does_not_fit", words, bytes};
     job.unfinished = 0;
   }
   if (job.unfinished == 0) {
@@ -226,7 +226,7 @@ void Engine::State::end_track(Track& track) {
   }
   track.ended = true;
   track.sequence = {};
-  used -= track.room;
+  vacate(track.room);
   leave(*track.node);
   JobState& job = *track.job;
   job.result.reused_tokens += track.shared;
@@ -241,7 +241,7 @@ void Engine::State::fail_track(Track& track, JobFailure failure) {
     PrefixNode& parent = *track.node->parent;
     std::erase(alive, &track);
     track.ended = true;
-    used -= track.room;
+    vacate(track.room);
     ended_nodes.push_back(tree.dissolve(*track.node));
     leave(parent);
     return;

@@ -28,7 +28,7 @@ struct Engine::State {
   PrefixTree tree;
   std::list<Track*> waiting;  // not yet given a sequence, in order of submission
   std::vector<Track*> alive;  // with rows to run, in order of admission
-  Room used;                  // of the tracks alive and the beginnings held
+  Room used;                  // of the tracks alive and the beginnings held; changed by occupy() and vacate()
   // What ended during this step: lists of the step may still point into it.
   std::vector<std::unique_ptr<JobState>> ended_jobs;
   std::vector<std::unique_ptr<PrefixNode>> ended_nodes;
@@ -42,6 +42,8 @@ struct Engine::State {
   Start try_start(Track& track);
   Start start_node(PrefixNode& node, Track& first);
   void launch(Track& track, const Room& room, model::Sequence sequence);
+  void occupy(const Room& room);
+  void vacate(const Room& room);
   [[nodiscard]] Room room_of(std::int64_t length, const PrefixNode& from) const;
   [[nodiscard]] bool path_fits(const Track& track) const;
   [[nodiscard]] bool fits(const Room& room) const;

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
+#include "model/sequence.hpp"
 
 namespace bathys::engine {
 
-// Sequences alive and bytes of their caches.
-struct Room {
-  std::int64_t sequences = 0, bytes = 0;
-
-  friend Room operator+(Room a, const Room& b) { return {a.sequences + b.sequences, a.bytes + b.bytes}; }
-  friend Room operator-(Room a, const Room& b) { return {a.sequences - b.sequences, a.bytes - b.bytes}; }
-  Room& operator+=(const Room& b) { return *this = *this + b; }
-  Room& operator-=(const Room& b) { return *this = *this - b; }
-};
+// What sequences take of the caches at their full lengths; each has one state, so that states count sequences.
+using Room = model::CacheBlocks;
 
 }  // namespace bathys::engine

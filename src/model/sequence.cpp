@@ -4,71 +4,18 @@
 #include "kernels/cache.hpp"
 
 #include <algorithm>
-#include <iterator>
-#include <utility>
 
 namespace bathys::model {
 namespace {
 
-constexpr std::int64_t kSlabBytes = std::int64_t{4} << 20;
-constexpr std::int64_t kMaxBlocksPerSlab = 256;
+// A pool keeps less than a slab free that the other could use: little beside the limit.
+constexpr std::int64_t kSlabsInLimit = 64;
 
 UnmanagedView<std::uint8_t*> span_of(std::uint8_t* data, std::int64_t bytes) {
   return UnmanagedView<std::uint8_t*>(data, static_cast<std::size_t>(bytes));
 }
 
-#ifdef BATHYS_POISON
-constexpr bool kPoison = true;
-#else
-constexpr bool kPoison = false;
-#endif
-
 }  // namespace
-
-BlockPool::BlockPool(std::string label, std::int64_t block_bytes)
-    : label_(std::move(label)), block_bytes_(block_bytes) {}
-
-// Small first slab, doubling up to the usual size: a run of few short sequences stays small.
-std::int64_t BlockPool::next_slab_blocks() const {
-  return std::clamp<std::int64_t>(kSlabBytes / block_bytes_, 1,
-                                  std::clamp<std::int64_t>(reserved_, 4, kMaxBlocksPerSlab));
-}
-
-std::int64_t BlockPool::growth_bytes() const { return free_.empty() ? next_slab_blocks() * block_bytes_ : 0; }
-
-BlockPool::Slab& BlockPool::slab_of(const std::uint8_t* block) { return std::prev(slabs_.upper_bound(block))->second; }
-
-std::shared_ptr<std::uint8_t> BlockPool::take() {
-  if (free_.empty()) {
-    const std::int64_t wanted = next_slab_blocks();
-    DeviceView<std::uint8_t*> slab(Kokkos::view_alloc(label_, Kokkos::WithoutInitializing),
-                                   static_cast<std::size_t>(wanted * block_bytes_));
-    for (std::int64_t i = wanted - 1; i >= 0; --i) free_.push_back(slab.data() + i * block_bytes_);
-    const std::uint8_t* const first = slab.data();
-    slabs_.emplace(first, Slab{std::move(slab), 0});
-    reserved_ += wanted;
-  }
-  std::uint8_t* block = free_.back();
-  free_.pop_back();
-  ++used_;
-  ++slab_of(block).taken;
-  // 0xFF is NaN in every format that a block holds: reading what was never written then shows.
-  if (kPoison) Kokkos::deep_copy(span_of(block, block_bytes_), std::uint8_t{0xff});
-  return {block, [this](std::uint8_t* b) {
-            free_.push_back(b);
-            --used_;
-            --slab_of(b).taken;
-          }};
-}
-
-void BlockPool::trim() {
-  std::erase_if(free_, [&](const std::uint8_t* block) { return slab_of(block).taken == 0; });
-  std::erase_if(slabs_, [&](const auto& entry) {
-    if (entry.second.taken > 0) return false;
-    reserved_ -= static_cast<std::int64_t>(entry.second.memory.extent(0)) / block_bytes_;
-    return true;
-  });
-}
 
 CacheArena::CacheArena(const config::ModelConfig& config)
     : layout_(config),
@@ -76,17 +23,33 @@ CacheArena::CacheArena(const config::ModelConfig& config)
       states_("cache_state", std::max<std::int64_t>(layout_.state_bytes(), 64)),
       pages_("cache_pages", layout_.page_bytes()) {}
 
-std::shared_ptr<std::uint8_t> CacheArena::take(BlockPool& pool) {
-  if (limit_bytes_ > 0 && pool.growth_bytes() > 0 && reserved_bytes() + pool.growth_bytes() > limit_bytes_) {
-    states_.trim();
-    pages_.trim();
-  }
-  return pool.take();
+void CacheArena::limit(std::int64_t bytes) {
+  limit_bytes_ = bytes;
+  for (BlockPool* const pool : {&states_, &pages_})
+    pool->slab_bytes(bytes == 0 ? BlockPool::kSlabBytes : std::min(BlockPool::kSlabBytes, bytes / kSlabsInLimit));
+}
+
+bool CacheArena::make_room(const CacheBlocks& all) {
+  const auto holds = [&] {
+    return limit_bytes_ == 0 ||
+           bytes_of({std::max(states_.reserved(), all.states), std::max(pages_.reserved(), all.pages)}) <= limit_bytes_;
+  };
+  if (holds()) return true;
+  if (bytes_of(all) > limit_bytes_) return false;
+  states_.trim();
+  pages_.trim();
+  if (!holds() && states_.reserved() > all.states) states_.pack();
+  if (!holds() && pages_.reserved() > all.pages) pages_.pack();
+  return holds();
+}
+
+std::shared_ptr<BlockPool::Block> CacheArena::take(BlockPool& pool, std::int64_t promised) const {
+  return limit_bytes_ == 0 ? pool.take() : pool.take(promised - pool.reserved());
 }
 
 Sequence CacheArena::make() {
   Sequence sequence;
-  sequence.state_ = take(states_);
+  sequence.state_ = take(states_, promised_.states);
   sequence.pages_.resize(static_cast<std::size_t>(layout_.n_sources()));
   sequence.valid_from_.assign(static_cast<std::size_t>(n_layers_), 0);
   return sequence;
@@ -97,8 +60,8 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
   copy.length_ = from.length_;
   copy.recent_ = from.recent_;
   copy.valid_from_ = from.valid_from_;
-  Kokkos::deep_copy(exec, span_of(copy.state_.get(), layout_.state_bytes()),
-                    span_of(from.state_.get(), layout_.state_bytes()));
+  Kokkos::deep_copy(exec, span_of(copy.state_->data(), layout_.state_bytes()),
+                    span_of(from.state_->data(), layout_.state_bytes()));
   for (int source = 0; source < layout_.n_sources(); ++source) {
     const auto& theirs = from.pages_[static_cast<std::size_t>(source)];
     auto& ours = copy.pages_[static_cast<std::size_t>(source)];
@@ -107,9 +70,9 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
     ours.assign(theirs.begin(),
                 theirs.begin() + std::min<std::int64_t>(full, static_cast<std::int64_t>(theirs.size())));
     if (groups % kernels::kGroupsPerPage != 0) {  // the page still being written is each one's own
-      ours.push_back(take(pages_));
-      Kokkos::deep_copy(exec, span_of(ours.back().get(), layout_.page_bytes()),
-                        span_of(theirs[static_cast<std::size_t>(full)].get(), layout_.page_bytes()));
+      ours.push_back(take(pages_, promised_.pages));
+      Kokkos::deep_copy(exec, span_of(ours.back()->data(), layout_.page_bytes()),
+                        span_of(theirs[static_cast<std::size_t>(full)]->data(), layout_.page_bytes()));
     }
   }
   return copy;
@@ -120,24 +83,24 @@ void CacheArena::reserve(Sequence& sequence, std::int64_t length) {
     auto& pages = sequence.pages_[static_cast<std::size_t>(source)];
     const std::int64_t groups = length / layout_.ratio(source);
     const std::int64_t wanted = (groups + kernels::kGroupsPerPage - 1) / kernels::kGroupsPerPage;
-    while (static_cast<std::int64_t>(pages.size()) < wanted) pages.push_back(take(pages_));
+    while (static_cast<std::int64_t>(pages.size()) < wanted) pages.push_back(take(pages_, promised_.pages));
   }
 }
 
-std::int64_t CacheArena::bytes_for(std::int64_t length) const {
-  std::int64_t bytes = states_.block_bytes();
+CacheBlocks CacheArena::blocks_for(std::int64_t length) const {
+  CacheBlocks blocks{1, 0};
   for (int source = 0; source < layout_.n_sources(); ++source) {
     const std::int64_t groups = length / layout_.ratio(source);
-    bytes += (groups + kernels::kGroupsPerPage - 1) / kernels::kGroupsPerPage * layout_.page_bytes();
+    blocks.pages += (groups + kernels::kGroupsPerPage - 1) / kernels::kGroupsPerPage;
   }
-  return bytes;
+  return blocks;
 }
 
-std::int64_t CacheArena::shared_bytes(std::int64_t length) const {
-  std::int64_t bytes = 0;
+CacheBlocks CacheArena::shared_blocks(std::int64_t length) const {
+  CacheBlocks blocks;
   for (int source = 0; source < layout_.n_sources(); ++source)
-    bytes += length / layout_.ratio(source) / kernels::kGroupsPerPage * layout_.page_bytes();
-  return bytes;
+    blocks.pages += length / layout_.ratio(source) / kernels::kGroupsPerPage;
+  return blocks;
 }
 
 }  // namespace bathys::model

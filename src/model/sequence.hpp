@@ -2,46 +2,23 @@
 #pragma once
 
 #include "core/kokkos_compat.hpp"
+#include "model/block_pool.hpp"
 #include "model/cache_layout.hpp"
 
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <memory>
 #include <vector>
 
 namespace bathys::model {
 
-// Equal blocks of device memory, taken and given back one at a time.  Grows by slabs; gives slabs back when told to.
-class BlockPool {
- public:
-  BlockPool(std::string label, std::int64_t block_bytes);
+// Blocks of caches: a state for each sequence, and pages.
+struct CacheBlocks {
+  std::int64_t states = 0, pages = 0;
 
-  BlockPool(const BlockPool&) = delete;
-  BlockPool& operator=(const BlockPool&) = delete;
-
-  // A block that returns to the pool when its last owner goes.  The pool must outlive it.
-  std::shared_ptr<std::uint8_t> take();
-  // Bytes that the next take() will allocate: 0 while a block is free.
-  [[nodiscard]] std::int64_t growth_bytes() const;
-  // Frees the slabs of which no block is taken.
-  void trim();
-  [[nodiscard]] std::int64_t block_bytes() const { return block_bytes_; }
-  [[nodiscard]] std::int64_t used_bytes() const { return used_ * block_bytes_; }
-  [[nodiscard]] std::int64_t reserved_bytes() const { return reserved_ * block_bytes_; }
-
- private:
-  std::string label_;
-  std::int64_t block_bytes_;
-  std::int64_t used_ = 0, reserved_ = 0;
-  struct Slab {
-    DeviceView<std::uint8_t*> memory;
-    std::int64_t taken = 0;
-  };
-  [[nodiscard]] std::int64_t next_slab_blocks() const;
-  [[nodiscard]] Slab& slab_of(const std::uint8_t* block);
-  std::map<const std::uint8_t*, Slab> slabs_;  // by their first byte
-  std::vector<std::uint8_t*> free_;
+  friend CacheBlocks operator+(CacheBlocks a, const CacheBlocks& b) { return {a.states + b.states, a.pages + b.pages}; }
+  friend CacheBlocks operator-(CacheBlocks a, const CacheBlocks& b) { return {a.states - b.states, a.pages - b.pages}; }
+  CacheBlocks& operator+=(const CacheBlocks& b) { return *this = *this + b; }
+  CacheBlocks& operator-=(const CacheBlocks& b) { return *this = *this - b; }
 };
 
 // Everything that a sequence carries from step to step, and nothing else does: window rings, open compressor groups,
@@ -65,21 +42,27 @@ class Sequence {
   friend class CacheArena;
   friend class StepPlan;
   std::int64_t length_ = 0;
-  std::shared_ptr<std::uint8_t> state_;
-  std::vector<std::vector<std::shared_ptr<std::uint8_t>>>
+  std::shared_ptr<BlockPool::Block> state_;
+  std::vector<std::vector<std::shared_ptr<BlockPool::Block>>>
       pages_;                             // [source][page]; full pages are shared between forks
   std::vector<std::int64_t> recent_;      // compressed ids of the last tokens, newest last; kDead in images
   std::vector<std::int64_t> valid_from_;  // [layer] oldest position whose window KV is there
 };
 
-// Makes sequences out of two pools.
+// Makes sequences out of two pools.  What the pools reserve stays within a limit by this: who admits sequences says
+// what all of them may come to take together, which make_room() agreed to, and no pool grows beyond what it may come to
+// need of that.  A pool that reserved more, for sequences that have ended, is counted with all of it.
 class CacheArena {
  public:
   explicit CacheArena(const config::ModelConfig& config);
 
-  // Bytes that the pools should not grow beyond together (0: none): before they do, slabs that lie idle in one are
-  // freed for the other.  Who admits sequences keeps what is used below it.
-  void limit(std::int64_t bytes) { limit_bytes_ = bytes; }
+  // Bytes that the pools may reserve together; 0: no limit.
+  void limit(std::int64_t bytes);
+  // Whether sequences may come to take `all` together.  Where blocks that are free lie in the way, slabs are freed and,
+  // if need be, blocks moved, which changes no number.  No kernel may be using a block.
+  [[nodiscard]] bool make_room(const CacheBlocks& all);
+  // What sequences may come to take together from now on, those included that are there.
+  void promise(const CacheBlocks& all) { promised_ = all; }
 
   [[nodiscard]] const CacheLayout& layout() const { return layout_; }
   Sequence make();
@@ -90,17 +73,22 @@ class CacheArena {
 
   [[nodiscard]] std::int64_t used_bytes() const { return states_.used_bytes() + pages_.used_bytes(); }
   [[nodiscard]] std::int64_t reserved_bytes() const { return states_.reserved_bytes() + pages_.reserved_bytes(); }
-  // Bytes that a sequence of this length takes when nothing is shared.
-  [[nodiscard]] std::int64_t bytes_for(std::int64_t length) const;
+  // What a sequence of this length takes when nothing is shared.
+  [[nodiscard]] CacheBlocks blocks_for(std::int64_t length) const;
   // Those of them that a fork at this length shares: its full pages.
-  [[nodiscard]] std::int64_t shared_bytes(std::int64_t length) const;
+  [[nodiscard]] CacheBlocks shared_blocks(std::int64_t length) const;
+  [[nodiscard]] std::int64_t bytes_of(const CacheBlocks& blocks) const {
+    return blocks.states * states_.block_bytes() + blocks.pages * pages_.block_bytes();
+  }
+  [[nodiscard]] std::int64_t bytes_for(std::int64_t length) const { return bytes_of(blocks_for(length)); }
 
  private:
-  std::shared_ptr<std::uint8_t> take(BlockPool& pool);
+  std::shared_ptr<BlockPool::Block> take(BlockPool& pool, std::int64_t promised) const;
 
   CacheLayout layout_;
   int n_layers_;
   std::int64_t limit_bytes_ = 0;
+  CacheBlocks promised_;
   BlockPool states_, pages_;
 };
 

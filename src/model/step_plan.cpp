@@ -53,7 +53,7 @@ void StepPlan::build_rows(const Step& step) {
     first_position.push_back(start);
     first_row.push_back(static_cast<std::int32_t>(tokens.size()));
     n_rows.push_back(static_cast<std::int32_t>(n));
-    state.push_back({chunk.sequence->state_.get()});
+    state.push_back({chunk.sequence->state_->data()});
     for (std::int64_t i = 0; i < n; ++i) {
       const std::int32_t token = chunk.tokens[static_cast<std::size_t>(i)];
       require(token >= 0 && token < config_.vocab_size, ExitCode::internal,
@@ -159,7 +159,7 @@ void StepPlan::build_sources(const Step& step) {
       const Sequence& q = *step.chunks[b].sequence;
       const std::int64_t end = q.length_ + static_cast<std::int64_t>(step.chunks[b].tokens.size());
       first_page.push_back(static_cast<std::int32_t>(pages.size()));
-      for (const auto& page : q.pages_[s]) pages.push_back({page.get()});
+      for (const auto& page : q.pages_[s]) pages.push_back({page->data()});
       for (std::int64_t j = q.length_ / ratio; j < end / ratio; ++j) {
         sequence.push_back(static_cast<std::int32_t>(b));
         group.push_back(j);

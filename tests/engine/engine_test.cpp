@@ -140,7 +140,7 @@ TEST(Engine, SharesACommonContextAndSaysSo) {
   EXPECT_EQ(result.reused_tokens, 4 * 99);
 }
 
-// The most that caches held while a step ran.
+// The most that caches reserved while a step ran.
 class CacheWatch : public model::Observer {
  public:
   explicit CacheWatch(model::Model& model) : model_(model) { model.observe(this); }
@@ -148,7 +148,7 @@ class CacheWatch : public model::Observer {
   CacheWatch(const CacheWatch&) = delete;
   CacheWatch& operator=(const CacheWatch&) = delete;
   void layer_input(int, const kernels::Mat<kernels::bf16>&, const kernels::Mat<float>&) override {
-    peak_bytes = std::max(peak_bytes, model_.caches().used_bytes());
+    peak_bytes = std::max(peak_bytes, model_.caches().reserved_bytes());
   }
   std::int64_t peak_bytes = 0;
 
@@ -304,7 +304,7 @@ TEST(Engine, StaysWithinItsCacheBytesAndTellsWhatCannotFit) {
   std::map<std::int64_t, JobResult> results;
   std::int64_t peak = 0;
   while (engine.step()) {
-    peak = std::max(peak, model->caches().used_bytes());
+    peak = std::max(peak, model->caches().reserved_bytes());
     for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
   }
   for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
@@ -313,6 +313,50 @@ TEST(Engine, StaysWithinItsCacheBytesAndTellsWhatCannotFit) {
   ASSERT_TRUE(results.at(12).failure);
   EXPECT_EQ(results.at(12).failure->code, "does_not_fit");
   EXPECT_EQ(results.at(12).failure->cache_bytes, model->caches().bytes_for(4999));
+}
+
+// Documents run beside generations, which they leave scattered over what both had taken, and short sequences come for
+// which there is room only where that is packed.
+TEST(Engine, PackingWhatIsScatteredMakesRoomAndChangesNothing) {
+  const auto run = [](bool tight) {
+    const auto model = load_test_model("nano", {.max_rows = 256});
+    model::CacheArena& caches = model->caches();
+    const std::int64_t vocab = model->config().vocab_size;
+    Engine engine(*model, nullptr, {.row_budget = 256, .cache_bytes = tight ? std::int64_t{64} << 20 : 0});
+    const auto score = [&](std::int64_t tag, std::int64_t length) {
+      engine.submit(ScoreJob{tag, {{random_tokens(length, vocab, 500 + static_cast<std::uint64_t>(tag)), length - 2}}});
+    };
+    for (std::int64_t tag = 0; tag < 4; ++tag) {
+      score(tag, 1000);
+      GenerateJob job;
+      job.tag = 10 + tag;
+      job.prompt = random_tokens(150 + 70 * tag, vocab, 7 + static_cast<std::uint64_t>(tag));
+      job.max_new_tokens = 60;
+      job.key = static_cast<std::uint64_t>(tag);
+      job.temperature = 1;
+      job.repeats = {0, 1};
+      engine.submit(std::move(job));
+    }
+    std::map<std::int64_t, JobResult> results;
+    const auto step = [&] {
+      const bool more = engine.step();
+      for (JobResult& r : engine.take_finished()) results[r.tag] = std::move(r);
+      return more;
+    };
+    while (results.size() < 4 && step()) continue;
+    EXPECT_FALSE(results.contains(13));  // the documents have ended, this runs
+    const std::int64_t reserved = caches.reserved_bytes(), bound = caches.used_bytes() + 4 * caches.bytes_for(60);
+    EXPECT_GT(reserved, bound);
+    if (tight) caches.limit(bound);
+    for (std::int64_t tag = 20; tag < 30; ++tag) score(tag, 6);
+    while (!results.contains(29) && step()) EXPECT_LE(caches.reserved_bytes(), tight ? bound : reserved + bound);
+    EXPECT_FALSE(results.contains(13));
+    while (step()) continue;
+    return text_of(results);
+  };
+  const std::string reference = run(false);
+  EXPECT_EQ(std::count(reference.begin(), reference.end(), '\n'), 18);
+  EXPECT_EQ(run(true), reference);
 }
 
 TEST(Engine, KeepsABeginningWhereGivingItUpWouldNotMakeRoom) {

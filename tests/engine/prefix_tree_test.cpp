@@ -119,7 +119,7 @@ TEST_F(Planted, CountsWhatGivingUpWouldFreeAndTakesNothing) {
   upper.track.room = {1, 100};
   lower.track.room = {1, 10};
   const auto freed = [&](const PrefixNode& keep, bool also_unused) {
-    return tree_.reclaimable(keep, also_unused).bytes;
+    return tree_.reclaimable(keep, also_unused).pages;
   };
   EXPECT_EQ(freed(tree_.root(), true), 0);  // nothing has run
   upper.state = lower.state = PrefixNode::State::ready;
@@ -133,7 +133,7 @@ TEST_F(Planted, CountsWhatGivingUpWouldFreeAndTakesNothing) {
   EXPECT_EQ(freed(tree_.root(), false), 10);  // c waits at the upper one
   tree_.remove(c);
   EXPECT_EQ(freed(tree_.root(), false), 110);
-  EXPECT_EQ(tree_.reclaimable(tree_.root(), false).sequences, 2);
+  EXPECT_EQ(tree_.reclaimable(tree_.root(), false).states, 2);
   EXPECT_EQ(freed(lower, false), 0);
   ++lower.users;  // a track
   EXPECT_EQ(freed(tree_.root(), true), 0);
