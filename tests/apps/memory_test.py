@@ -30,10 +30,10 @@ class Memory(Scratch):
         lines.insert(n_short // 2, {"custom_id": "long", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
         return self.write("mixed.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
 
-    def evaluate_synthetic(self, requests, memory, ranks):
+    def evaluate_synthetic(self, requests, memory, ranks, window=32):
         """A model of nano's shape for long contexts, made in memory."""
         config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))
-        config = json.loads(json.dumps(config).replace('"max_position_embeddings": 4096', '"max_position_embeddings": 131072'))
+        config["text_config"].update(max_position_embeddings=131072, sliding_window=window)
         path = self.write("config.json", json.dumps(config))
         room = [] if memory is None else ["--memory", str(memory)]
         return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", *room,
@@ -52,6 +52,24 @@ class Memory(Scratch):
                 peak, announced = int(report["peak_bytes"]), int(report["announced_bytes"])
                 self.assertLessEqual(peak, 1.10 * announced)
                 self.assertGreaterEqual(peak, 0.7 * announced)
+
+    def test_caches_that_are_most_of_a_rank_fill_what_was_announced(self):
+        # A window of 2,048 positions makes the state of a sequence 1.1 MB, of which a fork writes all; more are asked for than there is room.
+        # Documents run beside them and end, so that what they held is wanted by others.
+        lines = []
+        for n in range(8):
+            body = {"context_ids": [0, *range(300 + n, 320 + n)], "max_gen_toks": 4, "temperature": 1, "repeats": 40}
+            lines.append({"custom_id": f"drawn-{n}", "url": "bathys:generate_until", "body": body})
+            ids = [3 + (17 * i + n) % 900 for i in range(700)]
+            lines.append({"custom_id": f"document-{n}", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
+        requests = self.write("requests.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
+        done = self.evaluate_synthetic(requests, 0.125, ranks=1, window=2048)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        memory, report = event(done.stderr, "memory"), event(done.stderr, "memory_peak")
+        peak, announced = int(report["peak_bytes"]), int(report["announced_bytes"])
+        self.assertGreater(int(memory["cache_bytes"]), announced / 2)
+        self.assertLessEqual(peak, 1.10 * announced)
+        self.assertGreaterEqual(peak, 0.7 * announced)
 
     def test_a_request_larger_than_the_arena_fails_alone(self):
         done = self.evaluate_synthetic(self.mixed(20, 5_000), 0.0003, ranks=2)
