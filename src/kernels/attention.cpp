@@ -65,10 +65,10 @@ struct AttendRow {
                          row_of(in.q, i) + head * in.head_dim,
                          in.sink.data() + head,
                          row_of(out, i) + head * in.head_dim};
-    const auto bytes =
-        static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + max_groups)) * sizeof(float);
-    auto* scratch = static_cast<float*>(member.team_scratch(1).get_shmem(bytes));
-    attend(TeamThreads<Member>{member}, keys, keys.n_window + n_groups, work, scratch);
+    attend(TeamThreads<Member>{member}, keys, keys.n_window + n_groups, work, team_scratch(member, scratch()));
+  }
+  [[nodiscard]] BATHYS_FUNCTION std::int64_t scratch() const {
+    return attention_scratch(block, in.head_dim, in.window_size + max_groups);
   }
 };
 
@@ -108,11 +108,7 @@ void sparse_attention(const Exec& exec, const AttentionInput& in, const Mat<bf16
   if (n == 0 || in.heads == 0) return;
   const int block = heads_per_item(exec, n, in.heads);
   const AttendRow work{in, out, block, (in.heads + block - 1) / block, columns_in(in.groups)};
-  const auto bytes =
-      static_cast<std::size_t>(attention_scratch(block, in.head_dim, in.window_size + work.max_groups)) * sizeof(float);
-  Kokkos::TeamPolicy<Exec> policy(exec, static_cast<int>(n * work.blocks), Kokkos::AUTO);
-  policy.set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
-  Kokkos::parallel_for("bathys.sparse_attention", policy, work);
+  for_each_team(exec, "bathys.sparse_attention", n * work.blocks, work.scratch(), work);
 }
 
 void read_ring(const Exec& exec, const std::uint8_t* state, std::int64_t ring_offset, int window, const Mat<bf16>& kv) {

@@ -87,8 +87,7 @@ struct ScoreColumns {
     const TeamThreads<Member> threads{member};
     const int heads = in.heads;
     const int d = in.index_head_dim;
-    const auto bytes = static_cast<std::size_t>(scratch(heads, d)) * sizeof(float);
-    auto* q = static_cast<float*>(member.team_scratch(1).get_shmem(bytes));
+    float* q = team_scratch(member, scratch(heads, d));
     float* weight = q + heads * d;
     float* tile = weight + heads;
     float* dots = tile + kKeyTile * d;  // [key][head]
@@ -174,15 +173,11 @@ void launch_scores(const Exec& exec, const char* label, const IndexQueries& in, 
                    std::int64_t row0, const Mat<float>& scores) {
   check_queries(label, in, row0, rows_in(scores));
   const std::int64_t items = (columns_in(scores) + kColumnsPerItem - 1) / kColumnsPerItem;
-  if (rows_in(scores) * items == 0) return;
   const auto weight_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.index_head_dim)) /
                                                std::sqrt(static_cast<double>(in.heads)));
   using Work = ScoreColumns<Columns>;
   const Work work{in, columns, scores, row0, items, weight_scale};
-  const auto bytes = static_cast<std::size_t>(Work::scratch(in.heads, in.index_head_dim)) * sizeof(float);
-  Kokkos::TeamPolicy<Exec> policy(exec, static_cast<int>(rows_in(scores) * items), Kokkos::AUTO);
-  policy.set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(bytes)));
-  Kokkos::parallel_for(label, policy, work);
+  for_each_team(exec, label, rows_in(scores) * items, Work::scratch(in.heads, in.index_head_dim), work);
 }
 
 }  // namespace

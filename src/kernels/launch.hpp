@@ -5,6 +5,7 @@
 #include "kernels/views.hpp"
 
 #include <cstdint>
+#include <limits>
 
 // What the sources of this folder share: row pointers, shape checks, labelled launches.
 namespace bathys::kernels {
@@ -54,6 +55,32 @@ template <class Body>
 void for_each(const Exec& exec, const char* label, std::int64_t n, const Body& body) {
   if (n <= 0) return;
   Kokkos::parallel_for(label, Kokkos::RangePolicy<Exec, Kokkos::IndexType<std::int64_t>>(exec, 0, n), body);
+}
+
+// What Kokkos must be asked for where a team wants that many floats: it hands scratch out in pieces of 8 bytes, and
+// where the last piece does not fit, a device gets a null pointer (the host always has room to spare).
+BATHYS_FUNCTION std::int64_t team_scratch_bytes(std::int64_t floats) {
+  return (floats * static_cast<std::int64_t>(sizeof(float)) + 7) / 8 * 8;
+}
+
+// A team's scratch, as many floats as its launch has said.
+template <class Member>
+KOKKOS_INLINE_FUNCTION float* team_scratch(const Member& member, std::int64_t floats) {
+  return static_cast<float*>(member.team_scratch(1).get_shmem(team_scratch_bytes(floats)));
+}
+
+// body(member) for n teams of the device's own choice, each with scratch of its own: one labelled launch, none for n =
+// 0.
+//   throws Error(internal) where a launch cannot be so large
+template <class Body>
+void for_each_team(const Exec& exec, const char* label, std::int64_t n, std::int64_t scratch_floats, const Body& body) {
+  if (n <= 0) return;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  check_at_least(label, "largest number of teams that Kokkos launches", kMost, n);
+  check_at_least(label, "largest scratch of a team in bytes", kMost, team_scratch_bytes(scratch_floats));
+  Kokkos::TeamPolicy<Exec> policy(exec, static_cast<int>(n), Kokkos::AUTO);
+  policy.set_scratch_size(1, Kokkos::PerTeam(static_cast<int>(team_scratch_bytes(scratch_floats))));
+  Kokkos::parallel_for(label, policy, body);
 }
 
 // Columns that one work item of an element-wise kernel takes, so that a single row still spreads over the threads.

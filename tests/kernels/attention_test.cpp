@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "kernels/attention_inline.hpp"
 #include "kernels/compressor.hpp"
+#include "kernels/launch.hpp"
 #include "kernels/sequences.hpp"
 #include "reference/rows.hpp"
 #include "support/golden.hpp"
@@ -67,6 +68,22 @@ TEST_P(SparseAttentionGolden, the_body_equals_the_golden_outputs_for_any_cut_of_
 
 INSTANTIATE_TEST_SUITE_P(All, SparseAttentionGolden, testing::Values("small", "wide"),
                          [](const auto& tested) { return tested.param; });
+
+// A team's scratch as a CUDA launch lays it out: just what was asked for, where the host has room to spare.
+struct DeviceTeam {
+  Kokkos::ScratchMemorySpace<Exec> memory;
+  [[nodiscard]] const Kokkos::ScratchMemorySpace<Exec>& team_scratch(int level) const {
+    return memory.set_team_thread_mode(level, 1, 0);
+  }
+};
+
+TEST(TeamScratch, is_there_on_a_device_whatever_the_number_of_floats) {
+  for (const int floats : {1, 2, 3, 31, 32, 33, 6081}) {  // 3 heads of 32 with 640 keys make an odd number
+    std::vector<double> memory(static_cast<std::size_t>(floats));
+    const DeviceTeam team{{nullptr, 0, memory.data(), static_cast<int>(team_scratch_bytes(floats))}};
+    EXPECT_EQ(static_cast<void*>(team_scratch(team, floats)), static_cast<void*>(memory.data())) << floats;
+  }
+}
 
 // A model of what attention should see: one sequence's whole history in plain vectors.
 struct History {
