@@ -104,9 +104,9 @@ class NcclCollectives final : public Collectives {
     keys_to_floats(exec, values, n);
   }
   void all_reduce_or(const Exec& exec, void* data, std::int64_t n_bytes) override {
-    // With one owner a byte, the sum is the owner's bits and never carries, whatever the width it is done in.
-    const bool words = n_bytes % 8 == 0 && reinterpret_cast<std::uintptr_t>(data) % 8 == 0;
-    all_reduce(exec, data, words ? n_bytes / 8 : n_bytes, words ? ncclUint64 : ncclUint8, ncclSum);
+    // With one owner a byte, the sum is the owner's bits and never carries.  Bytes, not words: ranks must name one
+    // type, and their buffers need not be aligned alike.
+    all_reduce(exec, data, n_bytes, ncclUint8, ncclSum);
   }
 
   void all_gather(const Exec& exec, const void* mine, void* all, std::int64_t n_bytes) override {
