@@ -22,7 +22,9 @@ namespace {
 // Bounds far above any real model, small enough that no product taken of valid sizes overflows.
 constexpr std::int64_t kMaxSide = std::int64_t{1} << 24;               // one factor of a matrix side
 constexpr std::int64_t kMaxProduct = std::numeric_limits<int>::max();  // a matrix side
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 29;              // keeps the Engram multipliers' bound above 2^32
+// The exponentials of a row of logits, each at most 1, are summed over the vocabulary in units of 2^-44 and must stay
+// below 2^62 (docs/numerics.md, "Sums across ranks").
+constexpr std::int64_t kMaxVocab = (std::int64_t{1} << 18) - 1;
 constexpr std::int64_t kMaxLayers = 4096;
 constexpr std::int64_t kMaxExperts = 65536;
 constexpr std::int64_t kMaxAllExperts = std::int64_t{1} << 20;

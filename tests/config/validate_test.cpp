@@ -50,6 +50,10 @@ TEST(ValidateModelConfig, SizesArePositiveAndNotAbsurd) {
       base(), [](auto& c) { c.vocab_size = 0; }, "vocab_size is 0");
   expect_refused(
       base(), [](auto& c) { c.vocab_size = std::numeric_limits<std::int64_t>::max(); }, "vocab_size is");
+  // The sum of a row's exponentials has room for fewer than 2^18 of them.
+  expect_refused(
+      base(), [](auto& c) { c.vocab_size = 1 << 18; }, "vocab_size is 262144, expected 8 to 262143");
+  expect_accepted(base(), [](auto& c) { c.vocab_size = (1 << 18) - 1; });
   expect_refused(
       base(), [](auto& c) { c.window_size = 0; }, "window_size is 0");
   expect_refused(
