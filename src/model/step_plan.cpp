@@ -28,6 +28,7 @@ std::int64_t StepPlan::window_limit(int layer) const { return cone_ ? cone_windo
 void StepPlan::build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map) {
   n_rows_ = step.rows();
   require(n_rows_ <= max_rows_, ExitCode::internal, "step: {} rows, at most {} fit", n_rows_, max_rows_);
+  check_sequences(step);
   tables_.clear();
   build_rows(step);
   build_layers();
@@ -35,6 +36,15 @@ void StepPlan::build(const Exec& exec, const Step& step, const std::vector<std::
   build_sources(step);
   build_engram(step, token_map);
   tables_.upload(exec);
+}
+
+// Two chunks of one sequence would take the same positions.
+void StepPlan::check_sequences(const Step& step) {
+  std::vector<const Sequence*> sequences;
+  for (const SequenceChunk& chunk : step.chunks) sequences.push_back(chunk.sequence);
+  std::sort(sequences.begin(), sequences.end());
+  require(std::adjacent_find(sequences.begin(), sequences.end()) == sequences.end(), ExitCode::internal,
+          "step: a sequence stands in two of the {} chunks, one is wanted for all its rows", step.chunks.size());
 }
 
 void StepPlan::build_rows(const Step& step) {

@@ -19,7 +19,6 @@ struct LayerRows {
   kernels::Vec<const std::int32_t> active_rows, window_rows, full_rows;  // step rows
   kernels::Vec<const std::int32_t> window_of_active, full_of_active;
   kernels::Vec<const std::uint8_t> window_valid;  // [T] by step row; empty: all
-  std::int64_t first_full = 0;                    // smallest index of a full row among the active ones (host use)
 };
 
 // One step, laid out for the kernels: built on the host from the chunks, uploaded by one copy.
@@ -29,18 +28,21 @@ class StepPlan {
 
   // Lays out `step` (at most max_rows rows; every sequence has its pages reserved).  token_map: compressed ids, empty
   // without Engram.
-  //   throws Error(internal) on a token id outside the vocabulary, a chunk out of order, or a window that a cone left
-  //   incomplete
+  //   throws Error(internal) on too many rows, a sequence that stands twice, a token id outside the vocabulary, a chunk
+  //   whose lists differ in length, or a window that a cone left incomplete
   void build(const Exec& exec, const Step& step, const std::vector<std::int32_t>& token_map);
   // After the step has run: lengths, look-backs and valid ranges of its sequences.
   void commit(const Step& step, const std::vector<std::int32_t>& token_map) const;
 
+  // Of the step that was built last; Views by step row [T] or by sequence [B] hold until the next build().
   [[nodiscard]] std::int64_t rows() const { return n_rows_; }
   [[nodiscard]] const LayerRows& layer(int l) const { return layers_[static_cast<std::size_t>(l)]; }
   [[nodiscard]] const kernels::StepRows& step_rows() const { return step_rows_; }
   [[nodiscard]] const kernels::StepSequences& sequences() const { return sequences_; }
   [[nodiscard]] const kernels::Vec<const std::int32_t>& tokens() const { return tokens_; }
   [[nodiscard]] const kernels::Vec<const std::uint8_t>& image() const { return image_; }
+  // By KV source (CacheLayout): its pages, and the groups that the step completes with the positions of their first
+  // rows.
   [[nodiscard]] const kernels::SourcePages& pages(int source) const { return pages_[static_cast<std::size_t>(source)]; }
   [[nodiscard]] std::int64_t n_groups(int source) const { return n_groups_[static_cast<std::size_t>(source)]; }
   [[nodiscard]] const kernels::StepGroups& groups(int source) const {
@@ -49,6 +51,7 @@ class StepPlan {
   [[nodiscard]] const kernels::Vec<const std::int64_t>& group_positions(int source) const {
     return group_positions_[static_cast<std::size_t>(source)];
   }
+  // Groups that the step's furthest row can see.
   [[nodiscard]] std::int64_t max_reachable(int source) const {
     return max_reachable_[static_cast<std::size_t>(source)];
   }
@@ -69,6 +72,7 @@ class StepPlan {
   void build_layers();
   void build_sources(const Step& step);
   void build_engram(const Step& step, const std::vector<std::int32_t>& token_map);
+  static void check_sequences(const Step& step);
   void check_windows(const Step& step) const;
 
   const config::ModelConfig& config_;
