@@ -7,7 +7,7 @@
 namespace bathys::kernels {
 namespace {
 
-// Rows start 64 bytes off a large power of two, or the rows of a tile would share one cache set.
+// Rows start 64 or 128 bytes off a large power of two, or the rows of a tile would share one cache set.
 std::int64_t row_stride(std::int64_t max_k) { return (max_k + kBlock - 1) / kBlock * kBlock + 2 * kPanel; }
 
 template <class T>

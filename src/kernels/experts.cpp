@@ -182,7 +182,7 @@ namespace {
 
 using numerics::kExpertBits;
 
-// Whether every grain is small enough for the fast path of add_fixed (and fits); compares bits, so that NaN and
+// Whether every grain fits and is small enough for to_fixed_small; compares bits, so that NaN and
 // infinity are large and the loop vectorizes.
 template <class T>
 BATHYS_FUNCTION bool all_small(const T* y, int begin, int end, int n_grains) {
@@ -194,18 +194,11 @@ BATHYS_FUNCTION bool all_small(const T* y, int begin, int end, int n_grains) {
   return largest < numerics::bits_of_float(0x1p14F) && n_grains <= 4096;
 }
 
-// Columns [begin, end) of sums += grains that fit.  Below 2^14 a grain in units of 2^-36 is under 2^50, where
-// adding 1.5 * 2^52 in double rounds to an integer as rint does and leaves it in the low bits: the same number by an
-// operation that vectorizes.
+// Columns [begin, end) of sums += grains that fit.
 template <class T>
 BATHYS_FUNCTION void add_fixed(const T* y, int begin, int end, int n_grains, std::int64_t* sums) {
-  constexpr double kUnit = 0x1p36;
-  constexpr double kShift = 0x1.8p52;
   if (all_small(y, begin, end, n_grains)) {
-    for (int c = begin; c < end; ++c) {
-      const double shifted = static_cast<double>(static_cast<float>(y[c])) * kUnit + kShift;
-      sums[c] += static_cast<std::int64_t>(numerics::bits_of_double(shifted) - numerics::bits_of_double(kShift));
-    }
+    for (int c = begin; c < end; ++c) sums[c] += numerics::to_fixed_small<kExpertBits>(static_cast<float>(y[c]));
     return;
   }
   for (int c = begin; c < end; ++c) {

@@ -78,17 +78,12 @@ void sum_exp(const Exec& exec, const Mat<const float>& logits, const Vec<const f
         const int chunk = static_cast<int>(item % chunks);
         const float* l = row_of(logits, q);
         const float largest = max(q);
-        // A grain is at most 1, in units of 2^-44 below 2^51: adding 1.5 * 2^52 rounds it as rint does and leaves it in
-        // the low bits.
-        constexpr double kUnit = 0x1p44;
-        constexpr double kShift = 0x1.8p52;
         const int end = chunk_end(chunk, width);
         std::int64_t sum = 0;
         for (int c = chunk * kColumnChunk; c < end; ++c) {
           const float e = numerics::exp_float(l[c] - largest);
-          const float grain = e <= 1.0F ? e : 0.0F;  // NaN: best_logit has told already
-          const double shifted = static_cast<double>(grain) * kUnit + kShift;
-          sum += static_cast<std::int64_t>(numerics::bits_of_double(shifted) - numerics::bits_of_double(kShift));
+          const float grain = e <= 1.0F ? e : 0.0F;  // at most 1; NaN: best_logit has told already
+          sum += numerics::to_fixed_small<numerics::kExpBits>(grain);
         }
         Kokkos::atomic_add(&sums(q), sum);  // integers: any order gives the same bits
       });
@@ -131,10 +126,7 @@ struct RowNoise {
   BATHYS_FUNCTION std::uint32_t word(std::int64_t id) {
     if (id / 4 != block_id) {
       block_id = id / 4;
-      const auto p = static_cast<std::uint64_t>(position);
-      block = numerics::philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32),
-                                     static_cast<std::uint32_t>(repeat), static_cast<std::uint32_t>(block_id)}},
-                                   static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
+      block = numerics::noise_block(key, position, repeat, block_id);
     }
     return block.word[id % 4];
   }
@@ -169,7 +161,7 @@ struct DrawRow {
   }
   BATHYS_FUNCTION void noisy(std::int64_t q, Best start, Draw& draw) const {
     const float* l = row_of(logits, q);
-    const float temperature = keys.temperature(q) > 1e-5F ? keys.temperature(q) : 1e-5F;
+    const float temperature = keys.temperature(q) > kMinTemperature ? keys.temperature(q) : kMinTemperature;
     RowNoise noise{keys.key(q), keys.position(q), keys.repeat(q)};
     // Start from the largest logit, then most others are ruled out by their word alone, before any logarithm.
     if (is_allowed(q, start.column)) {

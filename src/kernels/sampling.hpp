@@ -27,6 +27,10 @@ struct DrawKeys {
   Vec<const std::int32_t> repeat;    // [Q]
   Vec<const float> temperature;      // [Q] 0: greedy (no noise)
 };
+// The temperature that smaller ones above 0 are taken for: they are greedy in effect, and a division by them might
+// overflow.
+inline constexpr float kMinTemperature = 1e-5F;
+
 // The largest of double(logit / max(T, 1e-5)) + Gumbel noise over the shard, ties to the lowest id; with T = 0 the
 // plain logit. allowed [Q, ceil(V/32)] bits of the shard's columns that top-p keeps, or empty.   best double [Q]   id
 // [Q]

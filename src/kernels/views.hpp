@@ -7,7 +7,8 @@
 #include <cstdint>
 
 // What every kernel takes.  Inputs are Views of const elements by const&; the execution instance comes first, then
-// inputs, scalars, outputs.  A kernel enqueues on `exec` and does not fence.  Index letters: T rows of a step, n rows
+// inputs, scalars, outputs.  A kernel enqueues on `exec` and does not fence.  Shapes that disagree throw
+// Error(internal), before anything is enqueued.  Index letters: T rows of a step, n rows
 // of this call, B sequences, D dim, H heads, d head_dim, e rope dim, M copies, W window, E experts, V vocabulary.
 namespace bathys::kernels {
 

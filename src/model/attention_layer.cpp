@@ -17,10 +17,7 @@ kernels::Cube<const float> rope_table_of(const StepContext& c, int layer) {
 }
 
 // A column range of a matrix, same rows.
-Mat<const bf16> columns(const Mat<bf16>& m, std::int64_t begin, std::int64_t n) {
-  return Mat<const bf16>(Kokkos::subview(m, Kokkos::ALL, Kokkos::make_pair(begin, begin + n)));
-}
-Mat<bf16> out_columns(const Mat<bf16>& m, std::int64_t begin, std::int64_t n) {
+Mat<bf16> columns(const Mat<bf16>& m, std::int64_t begin, std::int64_t n) {
   return Mat<bf16>(Kokkos::subview(m, Kokkos::ALL, Kokkos::make_pair(begin, begin + n)));
 }
 
@@ -38,7 +35,7 @@ void output_projection(const StepContext& c, int layer, const AttentionWeights& 
   for (std::int64_t g = 0; g < w.wo_a.count; ++g) {
     kernels::prepare_plain(c.exec, columns(o, g * group_in, group_in), group_in,
                            c.work.plain);  // no activation quantizer here
-    kernels::linear(c.exec, w.wo_a, g, c.work.plain, out_columns(grouped, g * lora, lora));
+    kernels::linear(c.exec, w.wo_a, g, c.work.plain, columns(grouped, g * lora, lora));
   }
   for (std::int64_t g = 0; g < w.wo_b.count; ++g) {
     kernels::linear(c.exec, w.wo_b, g, prepared(c, w.wo_b.kind, columns(grouped, g * lora, lora)), grain);
@@ -50,14 +47,19 @@ void output_projection(const StepContext& c, int layer, const AttentionWeights& 
 
 }  // namespace
 
-const kernels::Activation& prepared(const StepContext& c, kernels::WeightKind kind, const Mat<const bf16>& x) {
+const kernels::Activation& prepared(const Exec& exec, kernels::WeightKind kind, const Mat<const bf16>& x,
+                                    kernels::Activation& q8, kernels::Activation& plain) {
   const auto k = static_cast<std::int64_t>(x.extent(1));
   if (kind == kernels::WeightKind::fp4 || kind == kernels::WeightKind::fp8) {
-    kernels::prepare_q8(c.exec, x, k, c.work.q8);
-    return c.work.q8;
+    kernels::prepare_q8(exec, x, k, q8);
+    return q8;
   }
-  kernels::prepare_plain(c.exec, x, k, c.work.plain);
-  return c.work.plain;
+  kernels::prepare_plain(exec, x, k, plain);
+  return plain;
+}
+
+const kernels::Activation& prepared(const StepContext& c, kernels::WeightKind kind, const Mat<const bf16>& x) {
+  return prepared(c.exec, kind, x, c.work.q8, c.work.plain);
 }
 
 void window_kv(const StepContext& c, int layer, const AttentionWeights& w, const Mat<const bf16>& x) {

@@ -29,13 +29,7 @@ kernels::GateSettings gate_settings(const config::ModelConfig& config) {
 
 // The hidden rows of an expert, prepared for its second matrix.
 const kernels::Activation& prepared_inner(const StepContext& c, WeightKind kind, const Mat<const bf16>& h) {
-  const auto k = static_cast<std::int64_t>(h.extent(1));
-  if (kind == WeightKind::fp4 || kind == WeightKind::fp8) {
-    kernels::prepare_q8(c.exec, h, k, c.work.inner_q8);
-    return c.work.inner_q8;
-  }
-  kernels::prepare_plain(c.exec, h, k, c.work.inner_plain);
-  return c.work.inner_plain;
+  return prepared(c.exec, kind, h, c.work.inner_q8, c.work.inner_plain);
 }
 
 // Which experts the rows of this group choose.

@@ -17,9 +17,6 @@ namespace {
 using kernels::first_rows;
 using kernels::Vec;
 
-// The temperature below which the division is held: smaller ones are greedy in effect and must not overflow.
-constexpr float kMinTemperature = 1e-5F;
-
 template <class T>
 Vec<T> device_vector(const char* label, std::size_t n) {
   return Vec<T>(Kokkos::view_alloc(std::string(label), Kokkos::WithoutInitializing), n);
@@ -67,10 +64,12 @@ std::vector<std::int32_t> ranked_ids(std::span<const float> logits, std::int64_t
   return ids;
 }
 
+bool draws_from_nucleus(const HeadQuery& q) { return q.target < 0 && q.temperature > 0 && q.top_p < 1; }
+
 // Marks the fewest most probable ids (ties: the lower id) whose probabilities at this temperature reach p.
 std::vector<bool> nucleus(std::span<const float> logits, float temperature, double p) {
   const std::vector<std::int32_t> ids = ranked_ids(logits, static_cast<std::int64_t>(logits.size()));
-  const float t = std::max(temperature, kMinTemperature);
+  const float t = std::max(temperature, kernels::kMinTemperature);
   const float top = logits[static_cast<std::size_t>(ids.front())] / t;
   std::vector<double> weight(ids.size());
   double total = 0;
@@ -129,119 +128,137 @@ std::vector<float> Model::logits(std::int64_t wanted_row) {
   return state_->gather_logits(1);
 }
 
-void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnswer> answers) {
-  const std::size_t n = queries.size();
-  logits_of(queries);
-  const Mat<const float> logits = first_rows(work.head_logits, static_cast<std::int64_t>(n));
-  const auto vocab = static_cast<std::size_t>(config.vocab_size);
-
-  // Argmax and maximum over the vocabulary.
-  const Vec<float> best = device_vector<float>("head_best", n);
-  const Vec<std::int64_t> best_id = device_vector<std::int64_t>("head_best_id", n);
-  kernels::best_logit(exec, logits, weights.first_vocab, best, best_id);
-  grid.tensor->wait(exec);
-  const std::vector<Best<float>> top = best_over_ranks(*grid.tensor, to_host(best), to_host(best_id));
-
-  // Sum of exponentials, in fixed point.
-  std::vector<float> max(n);
-  for (std::size_t i = 0; i < n; ++i) max[i] = top[i].value;
-  const Vec<std::int64_t> sums = device_vector<std::int64_t>("head_sums", n);
-  kernels::sum_exp(exec, logits, Vec<const float>(to_device("head_max", max)), sums);
+// Of the leading rows of work.head_logits, one for each entry of max: sum over the whole vocabulary of exp(logit -
+// max), in fixed point.
+std::vector<std::int64_t> Model::State::exp_sums(const std::vector<float>& max) {
+  const Vec<std::int64_t> sums = device_vector<std::int64_t>("head_sums", max.size());
+  kernels::sum_exp(exec, first_rows(work.head_logits, std::ssize(max)), to_device("head_max", max), sums);
   grid.tensor->wait(exec);
   std::vector<std::int64_t> sum = to_host(sums);
   grid.tensor->all_reduce_host(std::span<std::int64_t>(sum), parallel::Reduce::sum);
+  return sum;
+}
+
+// The logit of token[i] in row i, from the rank that owns it; 0 where token[i] is -1.
+std::vector<float> Model::State::logits_of_tokens(const std::vector<std::int64_t>& token) {
+  const Vec<float> picked = device_vector<float>("head_picked", token.size());
+  kernels::pick_logit(exec, first_rows(work.head_logits, std::ssize(token)), weights.first_vocab,
+                      to_device("head_ids", token), picked);
+  grid.tensor->wait(exec);
+  std::vector<float> logits = to_host(picked);
+  std::vector<std::int64_t> bits;
+  for (const float logit : logits) bits.push_back(std::bit_cast<std::uint32_t>(logit));
+  // One owner: the others add zero bits.
+  grid.tensor->all_reduce_host(std::span<std::int64_t>(bits), parallel::Reduce::sum);
+  for (std::size_t i = 0; i < bits.size(); ++i) logits[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]));
+  return logits;
+}
+
+// A token for each query, -1 where has_nan.   rows [n, V] all logits, where some query draws from a nucleus; else empty
+std::vector<std::int64_t> Model::State::draw(std::span<const HeadQuery> queries, const std::vector<bool>& has_nan,
+                                             std::span<const float> rows) {
+  const std::size_t n = queries.size(), vocab = static_cast<std::size_t>(config.vocab_size);
+  std::vector<std::uint64_t> key;
+  std::vector<std::int64_t> position;
+  std::vector<std::int32_t> repeat;
+  std::vector<float> temperature;
+  for (const HeadQuery& q : queries) {
+    key.push_back(q.key);
+    position.push_back(q.position);
+    repeat.push_back(q.repeat);
+    temperature.push_back(q.temperature);
+  }
+  const Mat<const float> logits = first_rows(work.head_logits, static_cast<std::int64_t>(n));
+  const std::size_t local = logits.extent(1), words = (local + 31) / 32;
+  Mat<std::uint32_t> allowed;
+  std::vector<bool> none_here(n, false);  // top-p keeps no id of this rank
+  if (!rows.empty()) {
+    std::vector<std::uint32_t> bits(n * words, ~0U);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!draws_from_nucleus(queries[i]) || has_nan[i]) continue;
+      const std::vector<bool> keep = nucleus(rows.subspan(i * vocab, vocab), queries[i].temperature, queries[i].top_p);
+      none_here[i] = true;
+      for (std::size_t v = 0; v < local; ++v) {
+        if (keep[static_cast<std::size_t>(weights.first_vocab) + v]) {
+          none_here[i] = false;
+        } else {
+          bits[i * words + v / 32] &= ~(1U << (v % 32));
+        }
+      }
+    }
+    const Vec<std::uint32_t> flat = to_device("head_allowed", bits);
+    allowed =
+        Mat<std::uint32_t>(Kokkos::view_alloc(std::string("head_allowed"), Kokkos::WithoutInitializing), n, words);
+    Kokkos::deep_copy(Vec<std::uint32_t>(UnmanagedView<std::uint32_t*>(allowed.data(), n * words)), flat);
+  }
+  const kernels::DrawKeys keys{to_device("draw_key", key), to_device("draw_position", position),
+                               to_device("draw_repeat", repeat), to_device("draw_temperature", temperature)};
+  const Vec<double> drawn = device_vector<double>("drawn", n);
+  const Vec<std::int64_t> drawn_id = device_vector<std::int64_t>("drawn_id", n);
+  kernels::draw(exec, logits, weights.first_vocab, keys, allowed, drawn, drawn_id);
+  grid.tensor->wait(exec);
+  std::vector<double> values = to_host(drawn);
+  std::vector<std::int64_t> ids = to_host(drawn_id);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!none_here[i]) continue;  // nothing to offer is no NaN: it loses to every rank that has something
+    values[i] = -std::numeric_limits<double>::infinity();
+    ids[i] = std::numeric_limits<std::int64_t>::max();
+  }
+  const std::vector<Best<double>> choice = best_over_ranks(*grid.tensor, values, ids);
+  std::vector<std::int64_t> token;
+  for (const Best<double>& best : choice) token.push_back(best.id);
+  // All ranks have computed the same; one decides all the same, so that they can never drift apart.
+  grid.tensor->broadcast_host(token.data(), static_cast<std::int64_t>(n * sizeof(std::int64_t)), 0);
+  return token;
+}
+
+void Model::State::answer(std::span<const HeadQuery> queries, std::span<HeadAnswer> answers) {
+  const std::size_t n = queries.size(), vocab = static_cast<std::size_t>(config.vocab_size);
+  logits_of(queries);
+
+  const Vec<float> best = device_vector<float>("head_best", n);
+  const Vec<std::int64_t> best_id = device_vector<std::int64_t>("head_best_id", n);
+  kernels::best_logit(exec, first_rows(work.head_logits, static_cast<std::int64_t>(n)), weights.first_vocab, best,
+                      best_id);
+  grid.tensor->wait(exec);
+  const std::vector<Best<float>> top = best_over_ranks(*grid.tensor, to_host(best), to_host(best_id));
+  std::vector<float> max(n);
+  std::vector<bool> has_nan(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    max[i] = top[i].value;
+    has_nan[i] = top[i].id < 0;
+  }
+  const std::vector<std::int64_t> sum = exp_sums(max);
 
   // Whole rows, where a query looks at more than one logit.
   std::vector<float> rows;
-  const bool whole = std::any_of(queries.begin(), queries.end(), [](const HeadQuery& q) {
-    return q.top_logprobs > 0 || (q.target < 0 && q.temperature > 0 && q.top_p < 1);
-  });
-  if (whole) rows = gather_logits(static_cast<std::int64_t>(n));
-  auto row = [&](std::size_t i) { return std::span<const float>(rows).subspan(i * vocab, vocab); };
+  if (std::any_of(queries.begin(), queries.end(),
+                  [](const HeadQuery& q) { return q.top_logprobs > 0 || draws_from_nucleus(q); }))
+    rows = gather_logits(static_cast<std::int64_t>(n));
 
-  // Draws.
   std::vector<std::int64_t> token(n);
   for (std::size_t i = 0; i < n; ++i) token[i] = queries[i].target;
   if (std::any_of(token.begin(), token.end(), [](std::int64_t t) { return t < 0; })) {
-    std::vector<std::uint64_t> key(n);
-    std::vector<std::int64_t> position(n);
-    std::vector<std::int32_t> repeat(n);
-    std::vector<float> temperature(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      key[i] = queries[i].key;
-      position[i] = queries[i].position;
-      repeat[i] = queries[i].repeat;
-      temperature[i] = queries[i].temperature;
-    }
-    const std::size_t local = logits.extent(1), words = (local + 31) / 32;
-    Mat<std::uint32_t> allowed;
-    std::vector<bool> none_here(n, false);  // top-p keeps no id of this rank
-    if (whole) {
-      std::vector<std::uint32_t> bits(n * words, ~0U);
-      for (std::size_t i = 0; i < n; ++i) {
-        const HeadQuery& q = queries[i];
-        if (q.target >= 0 || q.temperature <= 0 || q.top_p >= 1 || top[i].id < 0) continue;
-        const std::vector<bool> keep = nucleus(row(i), q.temperature, q.top_p);
-        none_here[i] = true;
-        for (std::size_t v = 0; v < local; ++v) {
-          if (keep[static_cast<std::size_t>(weights.first_vocab) + v]) {
-            none_here[i] = false;
-          } else {
-            bits[i * words + v / 32] &= ~(1U << (v % 32));
-          }
-        }
-      }
-      const Vec<std::uint32_t> flat = to_device("head_allowed", bits);
-      allowed =
-          Mat<std::uint32_t>(Kokkos::view_alloc(std::string("head_allowed"), Kokkos::WithoutInitializing), n, words);
-      Kokkos::deep_copy(Vec<std::uint32_t>(UnmanagedView<std::uint32_t*>(allowed.data(), n * words)), flat);
-    }
-    const kernels::DrawKeys keys{to_device("draw_key", key), to_device("draw_position", position),
-                                 to_device("draw_repeat", repeat), to_device("draw_temperature", temperature)};
-    const Vec<double> drawn = device_vector<double>("drawn", n);
-    const Vec<std::int64_t> drawn_id = device_vector<std::int64_t>("drawn_id", n);
-    kernels::draw(exec, logits, weights.first_vocab, keys, allowed, drawn, drawn_id);
-    grid.tensor->wait(exec);
-    std::vector<double> values = to_host(drawn);
-    std::vector<std::int64_t> ids = to_host(drawn_id);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!none_here[i]) continue;  // nothing to offer is no NaN: it loses to every rank that has something
-      values[i] = -std::numeric_limits<double>::infinity();
-      ids[i] = std::numeric_limits<std::int64_t>::max();
-    }
-    const std::vector<Best<double>> choice = best_over_ranks(*grid.tensor, values, ids);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (token[i] < 0) token[i] = choice[i].id;
-    }
-    // All ranks have computed the same; one decides all the same, so that they can never drift apart.
-    grid.tensor->broadcast_host(token.data(), static_cast<std::int64_t>(n * sizeof(std::int64_t)), 0);
+    const std::vector<std::int64_t> drawn = draw(queries, has_nan, rows);
+    for (std::size_t i = 0; i < n; ++i) token[i] = token[i] < 0 ? drawn[i] : token[i];
   }
-
-  // The logit of each token, from the rank that owns it.
-  const Vec<float> picked = device_vector<float>("head_picked", n);
-  kernels::pick_logit(exec, logits, weights.first_vocab, Vec<const std::int64_t>(to_device("head_ids", token)), picked);
-  grid.tensor->wait(exec);
-  std::vector<std::int64_t> bits(n);
-  const std::vector<float> mine = to_host(picked);
-  for (std::size_t i = 0; i < n; ++i) bits[i] = std::bit_cast<std::uint32_t>(mine[i]);
-  grid.tensor->all_reduce_host(std::span<std::int64_t>(bits),
-                               parallel::Reduce::sum);  // one owner: the others add zero bits
+  const std::vector<float> logit = logits_of_tokens(token);
 
   for (std::size_t i = 0; i < n; ++i) {
     HeadAnswer& a = answers[i];
-    a.finite = top[i].id >= 0 && std::isfinite(top[i].value) && token[i] >= 0;
+    a.finite = !has_nan[i] && std::isfinite(max[i]) && token[i] >= 0;
     if (!a.finite) continue;
     const double log_sum = numerics::log_double(numerics::from_fixed<numerics::kExpBits>(sum[i]));
-    auto logprob = [&](float logit) { return static_cast<float>(double(logit) - double(max[i]) - log_sum); };
+    auto logprob = [&](float l) { return static_cast<float>(double(l) - double(max[i]) - log_sum); };
     a.token = token[i];
-    a.logprob = logprob(std::bit_cast<float>(static_cast<std::uint32_t>(bits[i])));
+    a.logprob = logprob(logit[i]);
     a.greedy = top[i].id == token[i];
-    if (queries[i].top_logprobs > 0) {
-      const std::vector<std::int32_t> ids = ranked_ids(row(i), queries[i].top_logprobs);
-      for (int t = 0; t < std::min(queries[i].top_logprobs, static_cast<int>(vocab)); ++t) {
-        a.top.emplace_back(ids[static_cast<std::size_t>(t)],
-                           logprob(row(i)[static_cast<std::size_t>(ids[static_cast<std::size_t>(t)])]));
-      }
+    if (queries[i].top_logprobs <= 0) continue;
+    const std::span<const float> row = std::span<const float>(rows).subspan(i * vocab, vocab);
+    const std::vector<std::int32_t> ids = ranked_ids(row, queries[i].top_logprobs);
+    for (int t = 0; t < std::min(queries[i].top_logprobs, static_cast<int>(vocab)); ++t) {
+      const std::int32_t id = ids[static_cast<std::size_t>(t)];
+      a.top.emplace_back(id, logprob(row[static_cast<std::size_t>(id)]));
     }
   }
 }

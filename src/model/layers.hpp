@@ -60,7 +60,10 @@ void attention_layer(const StepContext& c, int layer, const LayerWeights& w, con
 void expert_layer(const StepContext& c, int layer, const ExpertWeights& w, const Mat<const bf16>& x,
                   const Mat<bf16>& y);
 
-// Prepares x for weights of this kind (q8 for quantized ones) in the workspace and returns it.
+// Prepares x [n, k] for weights of this kind in `q8` (quantized ones) or `plain` and returns that; without them in the
+// workspace's.
+const kernels::Activation& prepared(const Exec& exec, kernels::WeightKind kind, const Mat<const bf16>& x,
+                                    kernels::Activation& q8, kernels::Activation& plain);
 const kernels::Activation& prepared(const StepContext& c, kernels::WeightKind kind, const Mat<const bf16>& x);
 
 }  // namespace bathys::model

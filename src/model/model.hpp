@@ -40,10 +40,10 @@ struct HeadQuery {
 };
 
 struct HeadAnswer {
-  bool finite = false;                              // no NaN or infinity among the logits; else the rest is unset
-  std::int64_t token = -1;                          // the target, or the token drawn
-  float logprob = 0;                                // of `token`, under the plain softmax over the whole vocabulary
-  bool greedy = false;                              // `token` is the argmax, ties to the lowest id
+  bool finite = false;      // no NaN among the logits, and the largest is a number; else the rest is unset
+  std::int64_t token = -1;  // the target, or the token drawn
+  float logprob = 0;        // of `token`, under the plain softmax over the whole vocabulary
+  bool greedy = false;      // `token` is the argmax, ties to the lowest id
   std::vector<std::pair<std::int32_t, float>> top;  // the best log-probabilities, ties to the lower id
 };
 
@@ -62,13 +62,16 @@ class Model {
 
   [[nodiscard]] const config::ModelConfig& config() const;
   [[nodiscard]] const ModelOptions& options() const;
+  // Where sequences come from; they must end before the model does.
   [[nodiscard]] CacheArena& caches();
+  // An independent copy, as CacheArena::fork.
   [[nodiscard]] Sequence fork(const Sequence& from);
 
   // Runs the rows of a step and moves their sequences on.  Keeps the hidden states of the wanted rows (reach 0) until
   // the next run.
   //   returns the first failed row of each failed chunk, the same on all ranks of the group
   std::vector<RowFailure> run(const Step& step);
+  // Wanted rows of the last step.
   [[nodiscard]] std::int64_t wanted() const;
 
   // Log-probabilities and draws for wanted rows of the last step, in chunks of head_rows.
@@ -76,10 +79,11 @@ class Model {
   // All logits of one wanted row [V], for tests and reports.
   std::vector<float> logits(std::int64_t wanted_row);
 
-  // Null: none.
+  // Who watches the next steps; null: nobody.  It must outlive them.
   void observe(Observer* observer);
   // Rows that each layer has run so far, shared ones once.
   [[nodiscard]] const std::vector<LayerCounters>& counters() const;
+  // Bytes of this rank's memory (on a device: of the device's).
   [[nodiscard]] std::int64_t weight_bytes() const;
   [[nodiscard]] std::int64_t workspace_bytes() const;
 

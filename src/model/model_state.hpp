@@ -33,6 +33,10 @@ struct Model::State {
   // head.cpp
   void logits_of(std::span<const HeadQuery> queries);
   std::vector<float> gather_logits(std::int64_t n);
+  std::vector<std::int64_t> exp_sums(const std::vector<float>& max);
+  std::vector<float> logits_of_tokens(const std::vector<std::int64_t>& token);
+  std::vector<std::int64_t> draw(std::span<const HeadQuery> queries, const std::vector<bool>& has_nan,
+                                 std::span<const float> rows);
   void answer(std::span<const HeadQuery> queries, std::span<HeadAnswer> answers);
 };
 

@@ -21,6 +21,16 @@ BATHYS_FUNCTION std::int64_t to_fixed(float v) {
   return static_cast<std::int64_t>(rint(static_cast<double>(v) * unit));
 }
 
+// The same number where |v| <= 2^(51-k), by operations that vectorize: added to 1.5 * 2^52 in double, v * 2^k is
+// rounded to an integer as rint does it and left in the low bits.
+template <int k>
+BATHYS_FUNCTION std::int64_t to_fixed_small(float v) {
+  constexpr double unit = static_cast<double>(std::uint64_t{1} << k);
+  constexpr double shift = 0x1.8p52;
+  return static_cast<std::int64_t>(bits_of_double(static_cast<double>(v) * unit + shift) - bits_of_double(shift));
+}
+
+// What a sum of such integers stands for.
 template <int k>
 BATHYS_FUNCTION double from_fixed(std::int64_t sum) {
   constexpr double unit = 1.0 / static_cast<double>(std::uint64_t{1} << k);

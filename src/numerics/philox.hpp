@@ -13,7 +13,7 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-// Philox4x32-10.
+// Philox4x32-10: four random words out of a counter of four and a key of two.
 BATHYS_FUNCTION PhiloxBlock philox4x32(PhiloxBlock counter, std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * counter.word[0];
@@ -32,14 +32,13 @@ BATHYS_FUNCTION double gumbel(std::uint32_t x) {
   return -log_double(-log_double(u));
 }
 
-// The noise of one vocabulary id.  Counter words: position (low, high), repeat, id div 4; the token's word is id mod 4
-// of the output.
-BATHYS_FUNCTION double gumbel_of(std::uint64_t key, std::int64_t position, std::int32_t repeat, std::int64_t id) {
+// The words of vocabulary ids 4 * id_block .. 4 * id_block + 3.  Counter: position (low, high), repeat, id_block.
+BATHYS_FUNCTION PhiloxBlock noise_block(std::uint64_t key, std::int64_t position, std::int32_t repeat,
+                                        std::int64_t id_block) {
   const auto p = static_cast<std::uint64_t>(position);
-  const PhiloxBlock block = philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32),
-                                         static_cast<std::uint32_t>(repeat), static_cast<std::uint32_t>(id / 4)}},
-                                       static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
-  return gumbel(block.word[id % 4]);
+  return philox4x32({{static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(p >> 32),
+                      static_cast<std::uint32_t>(repeat), static_cast<std::uint32_t>(id_block)}},
+                    static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32));
 }
 
 }  // namespace bathys::numerics

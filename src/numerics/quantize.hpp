@@ -17,9 +17,8 @@ BATHYS_FUNCTION std::uint8_t e8m0_code_above(float v) {
   return static_cast<std::uint8_t>((u >> 23) + ((u & 0x7fffffU) != 0 ? 1U : 0U));
 }
 
-// 2^(127 - code) * anything: division by a power of two scale is exact as multiplication by its reciprocal wherever the
-// reciprocal is a normal number, which holds for all scale codes that the quantizers produce (at most 254 - 127 above
-// or below).
+// 1 / scale, a normal number for the codes 0 to 253: multiplying by it is dividing by the scale, bit for bit.  Q8 makes
+// the codes 105 (of its floor 1e-4) to 247 (of the largest bf16).
 BATHYS_FUNCTION float e8m0_reciprocal(std::uint8_t code) { return float_of_bits((254U - code) << 23); }
 
 // The largest magnitude of a group, at least `floor`; NaN where a value is NaN.

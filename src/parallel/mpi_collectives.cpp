@@ -381,7 +381,7 @@ class MpiCollectives final : public Collectives {
   // and hands the result to all.
   template <class T, class Combine>
   void reduce_by_parts(T* values, std::int64_t n, Combine combine) {
-    const auto begin_of = [this, n](int r) { return n / size_ * r + std::min<std::int64_t>(r, n % size_); };
+    const auto begin_of = [this, n](int r) { return part_begin(n, size_, r); };
     const std::int64_t begin = begin_of(rank_);
     const std::int64_t mine = begin_of(rank_ + 1) - begin;
     work_.resize(static_cast<std::size_t>(mine * (size_ - 1)) * sizeof(T));

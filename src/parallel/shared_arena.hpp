@@ -24,6 +24,11 @@
 
 namespace bathys::parallel {
 
+// Where the part of rank r begins when n elements are shared out as evenly as can be; that of rank `size` is n.
+inline std::int64_t part_begin(std::int64_t n, int size, int r) {
+  return n / size * r + std::min<std::int64_t>(r, n % size);
+}
+
 class SharedArena {
  public:
   // The arena of a communicator whose ranks are all on one node, else nothing, the same on all ranks.  Collective.
@@ -111,7 +116,7 @@ class SharedArena {
       return;
     }
     // One's own part crosses to the others as a result only; that of rank 0 is not even copied.
-    const auto begin_of = [this, n](int r) { return n / size_ * r + std::min<std::int64_t>(r, n % size_); };
+    const auto begin_of = [this, n](int r) { return part_begin(n, size_, r); };
     const std::int64_t begin = begin_of(rank_);
     const std::int64_t end = begin_of(rank_ + 1);
     publish(values, operand, 0, begin);

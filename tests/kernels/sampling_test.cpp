@@ -129,7 +129,8 @@ TEST(Draw, equals_the_plain_loop_over_all_ids) {
       double best = -std::numeric_limits<double>::infinity();
       std::int64_t id = -1;
       for (std::int64_t c = 0; c < columns; ++c) {
-        const double noise = numerics::gumbel_of(keys.key[q], keys.position[q], keys.repeat[q], c);
+        const auto block = numerics::noise_block(keys.key[q], keys.position[q], keys.repeat[q], c / 4);
+        const double noise = numerics::gumbel(block.word[c % 4]);
         const double total = double(logits[q * columns + static_cast<std::size_t>(c)] / temperature) + noise;
         if (total > best) {
           best = total;
