@@ -55,7 +55,8 @@ struct JobState {
   std::size_t failed_index = 0;  // of the sequence whose failure stands in the result
 };
 
-// Cuts a job into tracks.
+// Cuts a job into tracks.  `tokenizer` may be null where there are no stops.
+//   throws Error(internal) on a sequence without a scored token, or an empty prompt
 std::unique_ptr<JobState> plan_job(ScoreJob job);
 std::unique_ptr<JobState> plan_job(GenerateJob job, const tokenizer::Tokenizer* tokenizer);
 
