@@ -2,8 +2,10 @@
 #include "eval/finished_run.hpp"
 
 #include "core/error.hpp"
+#include "io/file.hpp"
 
 #include <filesystem>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,14 +26,10 @@ void describe(const std::string& file, const char* member, std::map<std::string,
   }
 }
 
-std::ifstream open(const std::string& name) {
-  const io::ReadFile checked(name);  // refuses what is no readable regular file, by name
-  return std::ifstream(name, std::ios::binary);
-}
+// Two files of a run are read at once, and lines looked up in any order.
+constexpr std::size_t kSlabBytes = std::size_t{1} << 16;
 
-}  // namespace
-
-FinishedRun::FinishedRun(const std::string& folder) : folder_(folder) {
+const std::string& require_finished(const std::string& folder) {
   const auto has = [&](const char* name) { return std::filesystem::exists(folder + "/" + name); };
   require(std::filesystem::is_directory(folder), ExitCode::bad_input,
           "{} is no folder; give the run folders of two evaluations (--out)", folder);
@@ -42,34 +40,37 @@ FinishedRun::FinishedRun(const std::string& folder) : folder_(folder) {
   require(has("scores.jsonl"), ExitCode::bad_input,
           "{} holds no scores.jsonl: an older version of the program wrote it; evaluate again into another folder",
           folder);
-  describe(folder + "/manifest.json", "identity", description_);
-  describe(folder + "/summary.json", "options", description_);
-  results_ = open(folder + "/results.jsonl");
-  scores_ = open(folder + "/scores.jsonl");
+  return folder;
 }
 
-bool FinishedRun::read_line(std::ifstream& file, std::string& line, std::uint64_t& offset) {
-  if (!std::getline(file, line)) return false;
-  offset += line.size() + 1;
-  return true;
+std::int64_t end_of(const io::FileLine& line) { return line.offset + std::ssize(line.bytes) + (line.ended ? 1 : 0); }
+
+}  // namespace
+
+FinishedRun::FinishedRun(const std::string& folder)
+    : folder_(require_finished(folder)),
+      results_(folder + "/results.jsonl", kSlabBytes),
+      scores_(folder + "/scores.jsonl", kSlabBytes) {
+  describe(folder + "/manifest.json", "identity", description_);
+  describe(folder + "/summary.json", "options", description_);
 }
 
 void FinishedRun::go_to(const Place& place) {
-  results_.clear();
-  scores_.clear();
-  results_.seekg(static_cast<std::streamoff>(place.result));
-  scores_.seekg(static_cast<std::streamoff>(place.scores));
+  results_.go_to(place.result);
+  scores_.go_to(place.scores);
   place_ = place;
 }
 
 std::optional<Answer> FinishedRun::next() {
   Answer answer;
-  std::string scores;
   const std::string name = folder_ + "/results.jsonl";
-  const bool any = read_line(results_, answer.line, place_.result);
-  require(any == read_line(scores_, scores, place_.scores), ExitCode::bad_input,
+  const auto result = results_.next();
+  const auto scores = scores_.next();
+  require(result.has_value() == scores.has_value(), ExitCode::bad_input,
           "{} and scores.jsonl beside it have not the same number of lines; run the evaluation's command again", name);
-  if (!any) return std::nullopt;
+  if (!result) return std::nullopt;
+  answer.line = result->bytes;
+  place_ = {end_of(*result), end_of(*scores)};
   try {
     answer.record = parse_json(answer.line, name, ExitCode::bad_input);
     answer.custom_id = answer.record.at("custom_id").get<std::string>();
@@ -77,7 +78,7 @@ std::optional<Answer> FinishedRun::next() {
     answer.ok = answer.record.at("ok").get<bool>();
     static_cast<void>(answer.record.at("request_sha256").get_ref<const std::string&>());
     static_cast<void>(answer.record.at(answer.ok ? "result" : "error"));
-    const Json other = parse_json(scores, folder_ + "/scores.jsonl", ExitCode::bad_input);
+    const Json other = parse_json(scores->bytes, folder_ + "/scores.jsonl", ExitCode::bad_input);
     answer.task = other.at("task").get<std::string>();
     answer.scores = other.at("scores");
     require(other.at("custom_id") == answer.custom_id && other.at("repeat") == answer.repeat, ExitCode::bad_input,

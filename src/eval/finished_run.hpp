@@ -2,10 +2,9 @@
 #pragma once
 
 #include "core/json.hpp"
-#include "io/file.hpp"
+#include "io/line_file.hpp"
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,7 +28,8 @@ class FinishedRun {
   //   throws Error(usage) when the run is not finished, Error(bad_input) when the folder is none of a run
   explicit FinishedRun(const std::string& folder);
 
-  // Nothing after the last answer.  throws Error(bad_input) for lines that are no answers
+  // Nothing after the last answer.  throws Error(bad_input) for lines that are no answers, and where a file cannot be
+  // read to its end
   std::optional<Answer> next();
 
   // What the run says its answers depend on (manifest.json) and how it ran (options of summary.json), but for the
@@ -38,19 +38,16 @@ class FinishedRun {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   // Where the next answer begins in the two files.
   struct Place {
-    std::uint64_t result = 0, scores = 0;
+    std::int64_t result = 0, scores = 0;
   };
   [[nodiscard]] Place place() const { return place_; }
   void go_to(const Place& place);
 
  private:
-  bool read_line(std::ifstream& file, std::string& line, std::uint64_t& offset);
-
   std::string folder_;
   std::map<std::string, std::string> description_;
-  std::ifstream results_, scores_;
+  io::LineFile results_, scores_;
   Place place_;
-  std::int64_t n_lines_ = 0;
 };
 
 // Finds answers of a run by their key.

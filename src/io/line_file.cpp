@@ -2,6 +2,7 @@
 #include "io/line_file.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 
 namespace bathys::io {
@@ -20,6 +21,16 @@ bool LineFile::read_more(const Pulse& pulse) {
   buffer_.resize(held + bytes);
   file_.read_at(from, std::as_writable_bytes(std::span(buffer_).subspan(held)));
   return true;
+}
+
+void LineFile::go_to(std::int64_t offset) {
+  if (offset >= offset_ && offset <= offset_ + std::ssize(buffer_)) {
+    consumed_ = static_cast<std::size_t>(offset - offset_);
+    return;
+  }
+  buffer_.clear();
+  consumed_ = 0;
+  offset_ = offset;
 }
 
 std::optional<FileLine> LineFile::next(const Pulse& pulse) {

@@ -26,6 +26,8 @@ class LineFile {
   explicit LineFile(const std::string& path, std::size_t slab_bytes = std::size_t{1} << 20);
   // `pulse`: with every slab.  throws Error(bad_input)
   std::optional<FileLine> next(const Pulse& pulse = {});
+  // The next line is the one that begins at `offset`, which some line does.
+  void go_to(std::int64_t offset);
   [[nodiscard]] std::int64_t bytes() const { return static_cast<std::int64_t>(file_.size()); }
 
  private:

@@ -3,7 +3,9 @@
 
 #include "io/temp_folder.hpp"
 
+#include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -34,6 +36,28 @@ TEST(LineFile, CutsAlikeWhereverASlabEnds) {
       EXPECT_EQ(joined, whole) << "slab " << slab;
       EXPECT_FALSE(lines.next());
     }
+  }
+}
+
+TEST(LineFile, GoesToAnyLineAgain) {
+  const TempFolder folder;
+  const std::string path = folder.path("lines");
+  spit(path, "one\n\nthree\nfour");
+  const std::vector<std::pair<std::int64_t, std::string>> lines = {{0, "one"}, {4, ""}, {5, "three"}, {11, "four"}};
+  for (std::size_t slab = 1; slab < 20; ++slab) {
+    LineFile file(path, slab);
+    for (const std::size_t at : {3U, 0U, 2U, 2U, 1U, 3U, 1U}) {
+      file.go_to(lines[at].first);
+      for (std::size_t i = at; i < lines.size(); ++i) {
+        const auto line = file.next();
+        ASSERT_TRUE(line);
+        EXPECT_EQ(line->offset, lines[i].first);
+        EXPECT_EQ(line->bytes, lines[i].second);
+        if (slab % 2 == 0) break;  // half of them go on to the end
+      }
+    }
+    file.go_to(15);
+    EXPECT_FALSE(file.next());
   }
 }
 
