@@ -12,6 +12,12 @@
 #include <limits>
 
 namespace bathys::apps {
+namespace {
+
+const char* place_of(const model::MemoryBudget& budget) { return budget.on_device ? "device" : "host"; }
+
+}  // namespace
+
 model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open, const RunOptions& options) {
   parallel::Collectives& world = session.world();
   const int replica_rank = session.rank() % (open.layout.groups * open.layout.tensor);
@@ -41,7 +47,7 @@ model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel&
   log::info("memory",
             "baseline_bytes={} weight_bytes={} workspace_bytes={} cache_bytes={} announced_bytes={} "
             "available_bytes={} model_in={}",
-            most[0], most[1], most[2], budget.caches, most[3], -most[4], budget.on_device ? "device" : "host");
+            most[0], most[1], most[2], budget.caches, most[3], -most[4], place_of(budget));
   return budget;
 }
 
@@ -55,8 +61,8 @@ void report_memory(parallel::Session& session, const model::MemoryBudget& budget
   };
   const auto most =
       std::max_element(peaks.begin(), peaks.end(), [&](const Peak& a, const Peak& b) { return share(a) < share(b); });
-  log::info("memory_peak", "rank={} peak_bytes={} announced_bytes={} share={:.3f}", most - peaks.begin(), most->bytes,
-            most->announced, share(*most));
+  log::info("memory_peak", "rank={} host_peak_bytes={} host_announced_bytes={} share={:.3f} model_in={}",
+            most - peaks.begin(), most->bytes, most->announced, share(*most), place_of(budget));
 }
 
 }  // namespace bathys::apps

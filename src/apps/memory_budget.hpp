@@ -13,7 +13,8 @@ namespace bathys::apps {
 [[nodiscard]] model::MemoryBudget announce_memory(parallel::Session& session, const OpenModel& open,
                                                   const RunOptions& options);
 
-// Says how much of what was announced for the host was taken since the start, on the rank that took the largest share.
+// Says how much of what was announced for the host was taken there since the start, on the rank that took the largest
+// share: where the model is in a device's memory that is the process beside it, and what the device holds is not in it.
 // Collective.
 void report_memory(parallel::Session& session, const model::MemoryBudget& budget);
 
