@@ -15,49 +15,72 @@ namespace {
 constexpr std::size_t kShownBytes = 60;
 
 // Builds the value and refuses a key that an open object already has, and nesting beyond a limit, while parsing: the
-// plain DOM parser would keep the last of two keys in silence and recurse without bound.
+// plain DOM parser would keep the last of two keys in silence, recurse without bound, and look through all members of
+// an object for each that comes, which takes minutes where a line has a million.
 class StrictBuilder : public JsonSax<Json> {
  public:
-  StrictBuilder(Json& root, JsonLimits limits) : dom_(root, false), limits_(limits) {}
+  StrictBuilder(Json& root, JsonLimits limits) : root_(root), limits_(limits) {}
 
-  bool null() override { return dom_.null(); }
-  bool boolean(bool v) override { return dom_.boolean(v); }
-  bool number_integer(number_integer_t v) override { return dom_.number_integer(v); }
-  bool number_unsigned(number_unsigned_t v) override { return dom_.number_unsigned(v); }
-  bool number_float(number_float_t v, const string_t& s) override { return dom_.number_float(v, s); }
-  bool string(string_t& v) override { return dom_.string(v); }
-  bool binary(binary_t& v) override { return dom_.binary(v); }
-  bool start_object(std::size_t n) override {
-    if (!deeper()) return false;
+  bool null() override { return add(nullptr); }
+  bool boolean(bool v) override { return add(v); }
+  bool number_integer(number_integer_t v) override { return add(v); }
+  bool number_unsigned(number_unsigned_t v) override { return add(v); }
+  bool number_float(number_float_t v, const string_t& /*text*/) override { return add(v); }
+  bool string(string_t& v) override { return add(std::move(v)); }
+  bool binary(binary_t& v) override { return add(std::move(v)); }
+  bool start_object(std::size_t /*n*/) override {
     if (limits_.unique_keys) keys_.emplace_back();
-    return dom_.start_object(n);
+    return open(Json::object());
   }
   bool key(string_t& v) override {
     if (limits_.unique_keys && !keys_.back().insert(v).second) {
       return refuse_as(fmt::format("the key \"{}\" stands twice in one object", repair_utf8(v.substr(0, kShownBytes))));
     }
-    return dom_.key(v);
+    key_ = std::move(v);
+    return true;
   }
   bool end_object() override {
-    --depth_;
     if (limits_.unique_keys) keys_.pop_back();
-    return dom_.end_object();
+    return close();
   }
-  bool start_array(std::size_t n) override { return deeper() && dom_.start_array(n); }
-  bool end_array() override {
-    --depth_;
-    return dom_.end_array();
-  }
+  bool start_array(std::size_t /*n*/) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
 
  private:
-  bool deeper() {
-    return ++depth_ <= limits_.max_depth || refuse_as(fmt::format("nested more than {} deep", limits_.max_depth));
+  // The value, in its place.
+  template <class Value>
+  Json& place(Value&& value) {
+    if (open_.empty()) return root_ = Json(std::forward<Value>(value));
+    Json& parent = *open_.back();
+    if (parent.is_array()) {
+      auto& elements = parent.get_ref<Json::array_t&>();
+      return elements.emplace_back(std::forward<Value>(value));
+    }
+    if (!limits_.unique_keys) return parent[key_] = Json(std::forward<Value>(value));
+    auto& members = parent.get_ref<Json::object_t&>();  // a vector of pairs
+    return members.emplace_back(std::move(key_), Json(std::forward<Value>(value))).second;
+  }
+  template <class Value>
+  bool add(Value&& value) {
+    place(std::forward<Value>(value));
+    return true;
+  }
+  bool open(Json empty) {
+    if (std::ssize(open_) == limits_.max_depth)
+      return refuse_as(fmt::format("nested more than {} deep", limits_.max_depth));
+    open_.push_back(&place(std::move(empty)));  // stays where it is: its parent grows no more until it is closed
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
   }
 
-  nlohmann::detail::json_sax_dom_parser<Json> dom_;
+  Json& root_;
   JsonLimits limits_;
+  std::string key_;
   std::vector<std::set<std::string>> keys_;
-  int depth_ = 0;
+  std::vector<Json*> open_;
 };
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -85,12 +108,35 @@ std::string shown(const Json& value, std::size_t limit) {
   return text;
 }
 
+std::string printable(std::string_view text, std::size_t limit) {
+  const std::string_view ending = text.size() > limit ? "..." : "";
+  const std::string whole = repair_utf8(text.substr(0, limit));
+  std::string out;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(whole[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < whole.size() ? whole[i + 1] : 0);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else if (byte == 0xc2 && next < 0xa0) {  // U+0080 to U+009F, which some terminals obey too
+      out += fmt::format("\\x{:02x}", next);
+      ++i;
+    } else {
+      out += whole[i];
+    }
+  }
+  return out.append(ending);
+}
+
 std::string json_error(std::size_t position, std::string_view what) {
   const std::size_t colon = what.find(": ", what.find("column"));
   if (colon != std::string_view::npos) what.remove_prefix(colon + 2);
   constexpr std::string_view kRead = "; last read: '";
   const std::size_t read = what.find(kRead);
-  if (read == std::string_view::npos) return fmt::format("not JSON at byte {}: {}", position, repair_utf8(what));
+  if (read == std::string_view::npos) {
+    if (const std::size_t name = what.find("] "); what.starts_with('[') && name != std::string_view::npos)
+      what.remove_prefix(name + 2);  // of the library's exception
+    return fmt::format("not JSON at byte {}: {}", position, printable(what, 2 * kShownBytes));
+  }
   std::string_view last = what.substr(read + kRead.size());  // all of a string, however long
   last = last.substr(0, last.rfind('\''));
   if (last.size() > kShownBytes) last.remove_prefix(last.size() - kShownBytes);
@@ -118,6 +164,8 @@ std::string nearest_name(std::string_view word, const std::vector<std::string>& 
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
   for (const std::string& name : names) {
+    // Their distance is at least that of their lengths.
+    if (std::max(word.size(), name.size()) - std::min(word.size(), name.size()) >= best_distance) continue;
     const std::size_t distance = edit_distance(word, name);
     if (distance < best_distance) {
       best_distance = distance;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/log.hpp"
 
-#include "core/json.hpp"
+#include "core/shown.hpp"
 
 #include <memory>
 #include <string>
@@ -32,22 +32,13 @@ void configure(Level level, int rank) { current_level = rank == 0 ? level : Leve
 
 void write(Level level, std::string_view line) {
   if (level <= current_level && current_level != Level::quiet) {
-    logger().info("{}", line);
+    logger().info("{}", printable(line));
   }
 }
 
 void cause(std::string_view text) noexcept {
   try {
-    std::string line = "bathys: error: ";
-    for (const char c : repair_utf8(text)) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (byte < 0x20 || byte == 0x7f) {
-        line += fmt::format("\\x{:02x}", byte);
-      } else {
-        line += c;
-      }
-    }
-    line += '\n';
+    const std::string line = "bathys: error: " + printable(text) + '\n';
     // One write keeps the lines of several ranks whole; a short write to stderr has nobody left to be told.
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   } catch (...) {  // out of memory while dying: the exit code still speaks

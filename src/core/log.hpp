@@ -16,6 +16,7 @@ enum class Level { quiet, warn, info, debug };
 // Sets what is printed by this process.  A rank other than 0 is silenced except for `cause`.
 void configure(Level level, int rank);
 
+// Prints one line, control characters in it escaped.
 void write(Level level, std::string_view line);
 
 // log::info("load", "bytes={} seconds={:.2f}", b, s) prints `event=load bytes=.. seconds=..`.

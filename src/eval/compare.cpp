@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "eval/finished_run.hpp"
 #include "eval/json_text.hpp"
+#include "eval/report.hpp"
 
 #include <cmath>
 #include <map>
@@ -232,10 +233,9 @@ std::string to_text(const RunComparison& comparison, std::int64_t max_changed) {
   }
   for (const ScoreComparison& score : comparison.scores) {
     const PairedResult& r = score.result;
-    text +=
-        fmt::format("{:<24} {:<22} {:>7} {:>9} {:>9} {:>10} {:>9} {:>7} {:>7} {:>9}  {}\n",
-                    score.task.empty() ? "(no task)" : score.task, score.score, r.n, shown(r.mean_a), shown(r.mean_b),
-                    shown(r.difference), shown(r.standard_error), r.higher, r.lower, shown(r.p_value), r.test);
+    text += fmt::format("{:<24} {:<22} {:>7} {:>9} {:>9} {:>10} {:>9} {:>7} {:>7} {:>9}  {}\n", table_name(score.task),
+                        score.score, r.n, shown(r.mean_a), shown(r.mean_b), shown(r.difference),
+                        shown(r.standard_error), r.higher, r.lower, shown(r.p_value), r.test);
   }
   const auto n_changed = static_cast<std::int64_t>(comparison.changed.size());
   if (n_changed > 0 && max_changed > 0) text += "\nchanged answers\n";

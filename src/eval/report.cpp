@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/report.hpp"
 
+#include "core/shown.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -44,14 +46,15 @@ Json counts_json(const RunTotals& totals) {
 }
 
 Json tasks_json(const RunReport& report) {
-  Json tasks = Json::object();
+  Json::object_t tasks;  // a vector of pairs: there may be as many tasks as requests, none twice
   for (const auto& [task, scores] : report.tasks) {
-    Json& entry = tasks[task] = Json::object();
+    Json entry = Json::object();
     for (const Score& score : scores) {
       entry[score.name] = {{"n", score.n},
                            {"mean", optional_number(score.value)},
                            {"standard_error", optional_number(score.standard_error)}};
     }
+    tasks.emplace_back(task, std::move(entry));
   }
   return tasks;
 }
@@ -84,6 +87,11 @@ Json speed_json(const RunReport& report) {
 }
 
 }  // namespace
+
+std::string table_name(const std::string& task) {
+  constexpr std::size_t kLongest = 100;
+  return task.empty() ? "(no task)" : printable(task, kLongest);
+}
 
 std::vector<PhaseSpread> spread_over_ranks(const std::vector<PhaseSeconds>& ranks) {
   std::vector<PhaseSpread> out;
@@ -132,12 +140,12 @@ std::string to_table(const RunReport& report) {
   std::string text =
       fmt::format("\n{:<28} {:<18} {:>8} {:>14} {:>16}\n", "task", "score", "n", "value", "standard error");
   for (const auto& [task, scores] : report.tasks) {
+    const std::string name = table_name(task);
     for (const Score& score : scores) {
-      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, score.name, score.n,
-                          shown(score.value), shown(score.standard_error));
+      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", name, score.name, score.n, shown(score.value),
+                          shown(score.standard_error));
     }
-    if (scores.empty())
-      text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", task.empty() ? "(no task)" : task, "-", "-", "-", "-");
+    if (scores.empty()) text += fmt::format("{:<28} {:<18} {:>8} {:>14} {:>16}\n", name, "-", "-", "-", "-");
   }
   const RunTotals& totals = report.totals;
   text += fmt::format("\nanswers  {} of {} done, {} failed\n", totals.done, totals.total, totals.failed);

@@ -33,6 +33,9 @@ struct RunReport {
   [[nodiscard]] std::int64_t ranks() const;  // of the last start: its option; 0 where it has none
 };
 
+// A task as a row of a table names it: control characters escaped, shortened where it is a text.
+[[nodiscard]] std::string table_name(const std::string& task);
+
 [[nodiscard]] Json to_json(const RunReport& report);
 // The table for people, ready to print.
 [[nodiscard]] std::string to_table(const RunReport& report);

@@ -137,7 +137,7 @@ void RequestFields::finish() const {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string near = nearest_name(key, {known_.begin(), known_.end()});
     throw LineFault{"unknown_field",
-                    fmt::format("{} is unknown{}", full(key.substr(0, kShownBytes)),
+                    fmt::format("{} is unknown{}", full(printable(key, kShownBytes)),
                                 near.empty() ? std::string() : fmt::format("; did you mean {}?", near))};
   }
 }

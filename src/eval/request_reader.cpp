@@ -2,6 +2,7 @@
 #include "eval/request_reader.hpp"
 
 #include "core/error.hpp"
+#include "core/shown.hpp"
 #include "eval/json_text.hpp"
 #include "eval/openai_request.hpp"
 #include "eval/request_fields.hpp"
@@ -143,7 +144,7 @@ void read_common(RequestFields& fields, const RequestRules& rules, Request& requ
       std::string loaded;
       for (const std::string& name : rules.model_names) loaded += (loaded.empty() ? "" : " or ") + name;
       throw LineFault{"model_mismatch", fmt::format("{} is {}, but the loaded model is {}", fields.full("model"),
-                                                    json_string(model), loaded)};
+                                                    shown(Json(model)), loaded)};
     }
   }
   request.add_bos = fields.flag("add_bos", false);
@@ -172,7 +173,7 @@ std::vector<Generate> read_body(const std::string& url, const Json& json, const 
     throw LineFault{"url_mismatch",
                     fmt::format("url is {}, expected bathys:loglikelihood, bathys:loglikelihood_rolling, "
                                 "bathys:generate_until, /v1/completions or /v1/chat/completions",
-                                json_string(url.substr(0, 80)))};
+                                shown(Json(url)))};
   }
   fields.finish();
   return prompts;

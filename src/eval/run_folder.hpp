@@ -13,6 +13,11 @@ namespace bathys::eval {
 // What the numbers of a run depend on, by name ("requests_sha256", "seed", ...), in a fixed order.
 using RunIdentity = std::vector<std::pair<std::string, std::string>>;
 
+// The files of the folder itself; beside them lie those of journal/ and, while one is written, its io::partial_name.
+inline constexpr const char* kRunFiles[] = {
+    "results.jsonl", "results.partial.jsonl", "failed.jsonl", "items.jsonl",   "scores.jsonl", "openai_output.jsonl",
+    "summary.json",  "openai_errors.jsonl",   "status.json",  "manifest.json", "run.lock"};
+
 // Rank 0's hold on the folder: the lock and the manifest.
 class RunFolder {
  public:

@@ -63,10 +63,38 @@ class Refusals(Scratch):
         self.assertEqual(len(re.findall(r"^line \d+: missing_field: ", done.stderr, re.M)), 100)
 
     def test_an_output_is_no_input(self):
-        (self.folder / "run").mkdir()
-        path = self.folder / "run" / "results.jsonl"
-        path.write_text('{"custom_id":"a","url":"bathys:loglikelihood_rolling","body":{"text":"x"}}\n')
-        self.assert_refused(self.evaluate(path, fresh=False), BAD_REQUESTS, "output_is_input")
+        text = '{"custom_id":"a","url":"bathys:loglikelihood_rolling","body":{"text":"x"}}\n'
+        (self.folder / "run" / "journal").mkdir(parents=True)
+        for name in ("results.jsonl", "scores.jsonl", "openai_output.jsonl", "openai_errors.jsonl", "results.jsonl.partial", "run.lock",
+                     "journal/000001-000000.jsonl"):
+            with self.subTest(name):
+                path = self.folder / "run" / name
+                path.write_text(text)
+                self.assert_refused(self.evaluate(path, fresh=False), BAD_REQUESTS, "output_is_input")
+                self.assertEqual(path.read_text(), text)
+                path.unlink()
+
+    def test_words_of_a_request_make_no_lines_and_no_escapes_of_their_own(self):
+        evil = "x\nevent=run \x1b[31m"
+        line = json.dumps({"custom_id": "a", "url": "bathys:loglikelihood_rolling", "body": {"text": "x"}, evil: 1})
+        done = self.evaluate(self.write("key", line))
+        self.assert_refused(done, BAD_REQUESTS, "x\\x0aevent=run \\x1b[31m is unknown")
+        self.assertNotIn("\nevent=run", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+        body = {"context": "a", "max_gen_toks": 1, "gold": "b"}
+        long = "t" * 100000
+        lines = [json.dumps({"custom_id": str(i), "url": "bathys:generate_until", "body": {**body, "task": task}}) for i, task in enumerate((evil, long))]
+        done = self.evaluate(self.write("task", "\n".join(lines)))
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertIn("x\\x0aevent=run \\x1b[31m", done.stdout)
+        self.assertNotIn("\x1b", done.stdout)
+        self.assertLess(max(map(len, done.stdout.splitlines())), 300)
+        self.assertEqual(set(self.summary()["tasks"]), {evil, long})
+        for member in ({"model": "m" * 100000}, {"temperature": 0, "max_gen_toks": 1}):
+            text = json.dumps({"custom_id": "a", "url": "bathys:generate_until", "body": {"context": "a", **member}})
+            done = self.evaluate(self.write("long", text.replace('"temperature": 0', '"temperature": 1' + "0" * 100000)))
+            self.assert_refused(done, BAD_REQUESTS, "line 1: ")
+            self.assertLess(max(map(len, done.stderr.splitlines())), 600)
 
 
 class Numbers(Scratch):
