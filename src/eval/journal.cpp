@@ -4,6 +4,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "eval/json_text.hpp"
+#include "eval/record_shape.hpp"
 #include "io/atomic_file.hpp"
 #include "io/line_file.hpp"
 
@@ -179,7 +180,9 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     }
     const Request& request = (*requests_)[index];
     repeat -= request.first_repeat;
-    if (repeat < 0 || repeat >= request.n_repeats() || record.at("request_sha256") != request.sha256) return false;
+    if (repeat < 0 || repeat >= request.n_repeats() || record.at("request_sha256") != request.sha256 ||
+        !is_whole_record(request, record, json.at("item")))
+      return false;
     const std::string_view record_text = raw_member(line, "record").value();
     const std::string_view item_text = raw_member(line, "item").value();
     RecordPlace place;
@@ -189,8 +192,8 @@ bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file
     place.item_offset = offset + (item_text.data() - line.data());
     place.item_bytes = std::ssize(item_text);
     place.hash = io::xxh3_128(record_text);
-    place.ok = record.at("ok").get<bool>();
-    place.does_not_fit = !place.ok && record.at("error").at("code") == "does_not_fit";
+    place.ok = record["ok"].get<bool>();
+    place.does_not_fit = !place.ok && record["error"]["code"] == "does_not_fit";
     if (place.does_not_fit) place.cache_bytes = json.value(kCacheBytes, std::int64_t{0});
     std::optional<io::Hash128> instead_of;
     if (json.contains(kInsteadOf)) {

@@ -87,10 +87,9 @@ class Shares(Scratch):
         at = next(n for n, line in enumerate(lines) if '"ok":true' in line)
         record = json.loads(lines[at])
         key = record["record"]["custom_id"]
-        for part in ("result", "usage"):
-            record["record"].pop(part)
+        record["record"].pop("result")
         for code, expected in (("nonfinite_value", BAD_INPUT), ("does_not_fit", SOME_FAILED)):
-            record["record"].update(ok=False, error={"code": code, "message": "layer 1, token 2"}, usage={})
+            record["record"].update(ok=False, error={"code": code, "message": "layer 1, token 2"})
             lines[at] = json.dumps(record, separators=(",", ":"))
             journal.write_text("\n".join(lines))
             done = self.merge([self.folder / "whole", other], "--no-new-answers")

@@ -18,6 +18,8 @@ using bathys::test::slurp;
 using bathys::test::spit;
 using bathys::test::TempFolder;
 
+constexpr const char* kItem = R"({"rank":0,"seconds":0.5})";
+
 class JournalTest : public ::testing::Test {
  protected:
   JournalTest()
@@ -32,20 +34,27 @@ class JournalTest : public ::testing::Test {
   }
   Record record(std::size_t request, std::int32_t repeat, const std::string& text, bool ok = true,
                 const std::string& code = "does_not_fit") const {
-    const std::string outcome = ok ? R"("result":{"text":")" + text + R"("})"
-                                   : R"("error":{"code":")" + code + R"(","message":")" + text + R"("})";
+    const std::string drawn = R"("result":{"text":")" + text +
+                              R"(","reasoning":null,"finish_reason":"length","stop":null,"in_thinking":false})";
+    const std::string scored =
+        R"("result":{"logprob":-1.5,"n_tokens":1,"n_windows":1,"n_words":1,"n_bytes":1,"note":")" + text + R"("})";
+    const std::string failed = R"("error":{"code":")" + code + R"(","message":")" + text + R"("})";
     return {repeat, ok,
-            fmt::format(R"({{"custom_id":"{}","repeat":{},"kind":"x","request_sha256":"{}","ok":{},{}}})",
-                        requests[request].custom_id, repeat, requests[request].sha256, ok, outcome)};
+            fmt::format(R"({{"custom_id":"{}","repeat":{},"kind":"{}","request_sha256":"{}","ok":{},{},"usage":{}}})",
+                        requests[request].custom_id, repeat, requests[request].kind(), requests[request].sha256, ok,
+                        !ok            ? failed
+                        : request == 0 ? drawn
+                                       : scored,
+                        R"({"prompt_tokens":1,"completion_tokens":1,"reasoning_tokens":0})")};
   }
   StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
   void write(int number, const std::vector<Record>& records) {
     JournalWriter writer(folder.path(), start(number), 0);
-    for (const Record& one : records) writer.append(one, R"({"rank":0})");
+    for (const Record& one : records) writer.append(one, kItem);
   }
   // What a start writes that answers again what failed.
   void write_again(int number, const Record& one, const Record& failed) {
-    JournalWriter(folder.path(), start(number), 0).append(one, R"({"rank":0})", io::xxh3_128(failed.text));
+    JournalWriter(folder.path(), start(number), 0).append(one, kItem, io::xxh3_128(failed.text));
   }
   RecordTable read() {
     RecordTable table(requests);
@@ -66,7 +75,7 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(table.n_present(), 2);
   EXPECT_EQ(table.record(table.at(0, 1)), first.text);
   EXPECT_EQ(table.record(table.at(1, 0)), second.text);
-  EXPECT_EQ(table.item(table.at(1, 0)), R"({"rank":0})");
+  EXPECT_EQ(table.item(table.at(1, 0)), kItem);
   EXPECT_FALSE(table.at(0, 0).present());
   EXPECT_EQ(table.last_start(), 1);
 }
@@ -74,8 +83,8 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
 TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   RecordTable table(requests);
   JournalWriter first(folder.path(), start(1), 0), second(folder.path(), start(1), 3);
-  first.append(record(0, 0, "x"), "{}");
-  second.append(record(1, 0, "y"), "{}");
+  first.append(record(0, 0, "x"), kItem);
+  second.append(record(1, 0, "y"), kItem);
   Progress of_first, of_second;
   of_first.prefill_s = 1;
   of_first.decode_s = 5;
@@ -119,6 +128,39 @@ TEST_F(JournalTest, CountsDamageAndKeepsTheRest) {
   EXPECT_FALSE(table.at(0, 1).present());
   EXPECT_FALSE(table.at(1, 0).present());
   EXPECT_EQ(table.last_start(), 3);
+}
+
+// A record of the right request that lacks a member, or has another in its place, is none: what reads it later need not
+// fear it.
+TEST_F(JournalTest, ARecordWithoutAllItsMembersIsDamage) {
+  const std::string line = std::string(R"({"record":)") + record(0, 0, "x").text + R"(,"item":)" + kItem + "}";
+  write(1, {});
+  const std::string header = slurp(name(1));
+  spit(name(1), header + line + "\n");
+  EXPECT_EQ(read().n_present(), 1);
+  const std::pair<const char*, const char*> damages[] = {
+      {R"("usage":)", R"("usagf":)"},
+      {R"("reasoning_tokens":0)", R"("reasoning_tokens":"0")"},
+      {R"("completion_tokens":1)", R"("completion_tokens":-1)"},
+      {R"("result":{)", R"("result":5,"other":{)"},
+      {R"("text":"x")", R"("text":7)"},
+      {R"("in_thinking":false)", R"("in_thinking":0)"},
+      {R"("finish_reason":"length",)", ""},
+      {R"("ok":true)", R"("ok":1)"},
+      {R"("ok":true)", R"("ok":false)"},
+      {R"("kind":"generate_until")", R"("kind":"completion")"},
+      {R"("item":{)", R"("item":5,"other":{)"},
+      {R"("seconds":0.5)", R"("seconds":null)"},
+  };
+  for (const auto& [whole, damaged] : damages) {
+    std::string other = line;
+    ASSERT_NE(other.find(whole), std::string::npos) << whole;
+    other.replace(other.find(whole), std::string(whole).size(), damaged);
+    spit(name(1), header + other + "\n");
+    const RecordTable table = read();
+    EXPECT_EQ(table.n_present(), 0) << other;
+    EXPECT_EQ(table.damaged_lines(), 1) << other;
+  }
 }
 
 TEST_F(JournalTest, SurvivesEveryCutOfAFile) {
@@ -246,7 +288,7 @@ TEST_F(JournalTest, AMisfitReplacesNoFailureThatWasComputed) {
   EXPECT_EQ(retrying.n_present(), 0);
   {
     JournalWriter writer(folder.path(), start(2), 0);
-    writer.append(misfit, "{}", retrying.forgotten(0, 0));
+    writer.append(misfit, kItem, retrying.forgotten(0, 0));
     retrying.read_writer(folder.path(), 2, 0, writer.bytes());
   }
   for (const RecordTable& table : {std::move(retrying), read()}) {  // the start itself, and one after it

@@ -243,7 +243,7 @@ TEST(OpenAiJournal, FindsTheAnswersOfEachPrompt) {
     EXPECT_EQ(result.generated[0].repeat, 5);
     for (const Record& record : make_records(requests[2], task, nano_context(), second, result)) {
       EXPECT_EQ(record.repeat, 1);
-      writer.append(record, "{}");
+      writer.append(record, R"({"seconds":0.5})");
     }
   }
   RecordTable table(requests);
