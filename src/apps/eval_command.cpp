@@ -160,14 +160,11 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
     run.work(*running.engine, *running.grid, timer.seconds());
   }
   // 5. The result files and the table.
-  std::string table;
-  const ExitCode code = run.finish(table);
+  std::string table, cause;
+  const ExitCode code = run.finish(table, cause);
   if (memory) report_memory(session, *memory);  // what finish() took is in the peak
   if (session.rank() == 0) print_table(table);
-  if (code == ExitCode::some_failed && session.rank() == 0) {
-    log::cause(fmt::format("some requests failed; {}/failed.jsonl lists them, --retry-failed answers them again",
-                           options.eval.out));
-  }
+  if (!cause.empty()) log::cause(cause);
   if (code == ExitCode::stopped)
     log::info("stopped", "out={} text=\"run the same command again to go on\"", options.eval.out);
   return code;

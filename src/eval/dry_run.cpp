@@ -6,6 +6,7 @@
 #include "core/json.hpp"
 #include "core/log.hpp"
 #include "io/file.hpp"
+#include "parallel/signals.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -94,7 +95,9 @@ std::string row(std::string_view name, const std::string& value, std::string_vie
 }  // namespace
 
 DryRun dry_run(const DryRunOptions& options, const Pulse& pulse) {
-  const RequestFile file = read_requests(io::read_stream(options.requests, pulse), options.rules, pulse);
+  const RequestFile file = read_requests(
+      io::read_stream(options.requests, pulse, [&] { parallel::end_if_stop_requested(options.requests); }),
+      options.rules, pulse);
   for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
   require_valid(file, options.requests);
   if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);

@@ -12,6 +12,7 @@
 #include "io/hash.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/lead.hpp"
+#include "parallel/signals.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -21,16 +22,20 @@
 namespace bathys::eval {
 namespace {
 
-constexpr const char* kOutputNames[] = {"results.jsonl", "results.partial.jsonl", "failed.jsonl", "items.jsonl",
-                                        "summary.json",  "status.json",           "manifest.json"};
-
-// The request file must not be one that the run replaces.
+// The request file must not be one that the run writes.
 void refuse_output_as_input(const EvalOptions& options) {
-  std::error_code none;
-  for (const char* name : kOutputNames) {
-    require(!std::filesystem::equivalent(options.requests, options.out + "/" + name, none), ExitCode::bad_requests,
+  const auto refuse = [&](const std::string& output) {
+    std::error_code none;
+    require(!std::filesystem::equivalent(options.requests, output, none), ExitCode::bad_requests,
             "{}: output_is_input: the run would replace its own request file; copy it elsewhere", options.requests);
+  };
+  for (const char* name : kRunFiles) {
+    refuse(options.out + "/" + name);
+    refuse(io::partial_name(options.out + "/" + name));
   }
+  std::error_code none;
+  for (const auto& journal : std::filesystem::directory_iterator(options.out + "/journal", none))
+    refuse(journal.path().string());
 }
 
 // Rank 0's text on every rank, with rank 0's error on every rank.
@@ -38,7 +43,7 @@ std::string read_once(parallel::Collectives& world, parallel::Watchdog* watchdog
   std::string text;
   parallel::lead(world, watchdog, "read requests", [&](const Pulse& pulse) {
     refuse_output_as_input(options);
-    text = io::read_stream(options.requests, pulse);
+    text = io::read_stream(options.requests, pulse, [&] { parallel::end_if_stop_requested(options.requests); });
   });
   return world.broadcast_host(text, 0);
 }
@@ -156,12 +161,11 @@ void EvalRun::State::end_journal() {
   });
 }
 
-ExitCode EvalRun::State::finish_on_rank_0(std::string& table, const Pulse& pulse) {
+ExitCode EvalRun::State::finish_on_rank_0(std::string& table, std::string& cause, const Pulse& pulse) {
   RunScores scores(subject.tasks.tokenizer);
   const bool whole = records->n_present() == records->n_wanted();
-  // A finished run is shown again, not written again.
-  const bool shown_again = whole && !worked && std::filesystem::exists(folder->file("summary.json")) &&
-                           std::filesystem::exists(folder->file("results.jsonl"));
+  // A finished run is shown again, not written again, unless somebody lost or cut a file of it.
+  const bool shown_again = whole && !worked && results_are_whole(*folder);
   if (shown_again) {
     read_results(requests, *records, scores, pulse);
   } else {
@@ -179,14 +183,28 @@ ExitCode EvalRun::State::finish_on_rank_0(std::string& table, const Pulse& pulse
   report.all_starts = records->progress();
   if (worked) report.last_start = spread_over_ranks(ranks_seconds);
   if (!shown_again) {
-    if (whole) io::write_file(folder->file("summary.json"), to_json(report).dump(2) + "\n");
+    if (whole) {
+      Json summary = to_json(report);
+      summary["files"] = result_sizes(*folder);
+      io::write_file(folder->file("summary.json"), summary.dump(2) + "\n");
+    }
     const char* const state = whole ? "completed" : too_many_failed ? "failed" : "cancelled";
     write_status(*folder, {state, records->n_wanted(), records->n_present(), records->n_failed(), clock.seconds(), 0,
                            std::nullopt});
   }
   table = to_table(report);
-  if (!whole) return too_many_failed ? ExitCode::some_failed : ExitCode::stopped;
-  return records->n_failed() > 0 ? ExitCode::some_failed : ExitCode::ok;
+  if (!whole) {
+    if (!too_many_failed) return ExitCode::stopped;
+    cause = fmt::format(
+        "more than {} requests failed (--max-failed), so the run was stopped; {} holds all answers so far; the same "
+        "command with a larger --max-failed goes on",
+        options.max_failed, folder->file("results.partial.jsonl"));
+    return ExitCode::some_failed;
+  }
+  if (records->n_failed() == 0) return ExitCode::ok;
+  cause = fmt::format("some requests failed; {} lists them, --retry-failed answers them again",
+                      folder->file("failed.jsonl"));
+  return ExitCode::some_failed;
 }
 
 RequestRules rules_of(const EvalOptions& options, const EvalSubject& subject) {
@@ -246,11 +264,12 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, doubl
   state.ranks_seconds = state.world.all_gather_host<PhaseSeconds>(state.progress);
 }
 
-ExitCode EvalRun::finish(std::string& table) {
+ExitCode EvalRun::finish(std::string& table, std::string& cause) {
   State& state = *state_;
   std::int64_t code = 0;
-  parallel::lead(state.world, state.watchdog, "write results",
-                 [&](const Pulse& pulse) { code = static_cast<std::int64_t>(state.finish_on_rank_0(table, pulse)); });
+  parallel::lead(state.world, state.watchdog, "write results", [&](const Pulse& pulse) {
+    code = static_cast<std::int64_t>(state.finish_on_rank_0(table, cause, pulse));
+  });
   return static_cast<ExitCode>(state.world.all_reduce_host(code, parallel::Reduce::max));
 }
 

@@ -79,9 +79,9 @@ class EvalRun {
   //   throws AgreedError when a journal cannot be written
   void work(engine::Engine& engine, const parallel::RankGrid& grid, double load_s);
 
-  // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`:
-  // what rank 0 should print, empty elsewhere.  Collective.
-  ExitCode finish(std::string& table);
+  // Writes the result files and returns the run's exit code, the same on all ranks: ok, some_failed, stopped.  `table`
+  // and, of some_failed, `cause`: what rank 0 should print, empty elsewhere.  Collective.
+  ExitCode finish(std::string& table, std::string& cause);
 
  private:
   struct State;

@@ -88,7 +88,7 @@ struct EvalRun::State {
   void share_todo();
   void begin_journal();
   void end_journal();
-  ExitCode finish_on_rank_0(std::string& table, const Pulse& pulse);
+  ExitCode finish_on_rank_0(std::string& table, std::string& cause, const Pulse& pulse);
 
   // run_loop.cpp
   void loop(engine::Engine& engine);

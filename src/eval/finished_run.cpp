@@ -38,8 +38,7 @@ const std::string& require_finished(const std::string& folder) {
   require(has("results.jsonl"), ExitCode::bad_input, "{} holds no results.jsonl; give the run folder of an evaluation",
           folder);
   require(has("scores.jsonl"), ExitCode::bad_input,
-          "{} holds no scores.jsonl: an older version of the program wrote it; evaluate again into another folder",
-          folder);
+          "{} holds no scores.jsonl; run the evaluation's command again, which writes what is missing", folder);
   return folder;
 }
 

@@ -18,6 +18,9 @@ namespace bathys::eval {
 namespace {
 
 constexpr const char* kResults = "results.jsonl";
+// Of a finished run; the last two where there are OpenAI lines.
+constexpr const char* kFinal[] = {kResults,       "failed.jsonl",        "items.jsonl",
+                                  "scores.jsonl", "openai_output.jsonl", "openai_errors.jsonl"};
 constexpr const char* kPartial = "results.partial.jsonl";
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 
@@ -107,6 +110,24 @@ void announce_all(const std::vector<Request>& requests, RunScores& scores) {
 
 }  // namespace
 
+Json result_sizes(const RunFolder& folder) {
+  Json sizes = Json::object();
+  for (const char* name : kFinal) {
+    std::error_code absent;
+    const std::uintmax_t bytes = std::filesystem::file_size(folder.file(name), absent);
+    if (!absent) sizes[name] = bytes;
+  }
+  return sizes;
+}
+
+bool results_are_whole(const RunFolder& folder) {
+  const std::string name = folder.file("summary.json");
+  if (!std::filesystem::exists(name)) return false;
+  Json summary;
+  if (try_parse_json(io::read_small_file(name), summary) || !summary.is_object()) return false;
+  return summary.contains("files") && summary["files"] == result_sizes(folder);
+}
+
 void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores,
                   const Pulse& pulse) {
   announce_all(requests, scores);
@@ -157,9 +178,8 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
   if (whole) {
     std::filesystem::remove(folder.file(kPartial), ignored);
   } else {
-    for (const char* name : {"summary.json", kResults, "failed.jsonl", "items.jsonl", "scores.jsonl",
-                             "openai_output.jsonl", "openai_errors.jsonl"})
-      std::filesystem::remove(folder.file(name), ignored);
+    std::filesystem::remove(folder.file("summary.json"), ignored);
+    for (const char* name : kFinal) std::filesystem::remove(folder.file(name), ignored);
   }
 }
 

@@ -18,6 +18,12 @@ namespace bathys::eval {
 void write_results(const RunFolder& folder, const std::vector<Request>& requests, const RecordTable& records,
                    RunScores& scores, const Pulse& pulse = {});
 
+// The files of a finished run that write_results() wrote, with their bytes: {"results.jsonl": 812, ..}, for
+// summary.json.
+[[nodiscard]] Json result_sizes(const RunFolder& folder);
+// Whether the folder has a summary.json and all files that it lists, as long as it says.
+[[nodiscard]] bool results_are_whole(const RunFolder& folder);
+
 // The scores alone, no file touched.
 void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores,
                   const Pulse& pulse = {});

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::size_t kLargePageBytes = std::size_t{2} << 20;
 constexpr std::size_t kStreamBlock = std::size_t{1} << 20;
+constexpr int kPollMs = 100;
 
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
@@ -29,16 +31,25 @@ const char* kind_of(mode_t mode) {
   return "not a regular file";
 }
 
+// Waits until a descriptor has something to read, or has ended.  A FIFO that nobody has opened for writing yet has
+// neither.
+void wait_for_input(int fd, const Pulse& waiting) {
+  pollfd asked{fd, POLLIN, 0};
+  while (::poll(&asked, 1, kPollMs) == 0 || asked.revents == 0) beat(waiting);
+}
+
 // Appends what is left of a descriptor.
-void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse) {
+void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse, const Pulse& waiting) {
   for (;; beat(pulse)) {
+    wait_for_input(fd, waiting);
     const std::size_t old = out.size();
     out.resize(old + kStreamBlock);
     const ssize_t got = ::read(fd, out.data() + old, kStreamBlock);
     const int error = errno;
     out.resize(old + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return;
-    if (got < 0 && error != EINTR) fail(ExitCode::bad_input, "{}: cannot be read: {}", name, errno_text(error));
+    if (got < 0 && error != EINTR && error != EAGAIN)
+      fail(ExitCode::bad_input, "{}: cannot be read: {}", name, errno_text(error));
   }
 }
 
@@ -117,15 +128,16 @@ std::string read_small_file(const std::string& path, std::uint64_t limit) {
   return text;
 }
 
-std::string read_stream(const std::string& path, const Pulse& pulse) {
+std::string read_stream(const std::string& path, const Pulse& pulse, const Pulse& waiting) {
   std::string out;
   if (path == "-") {
-    append_all(STDIN_FILENO, "standard input", out, pulse);
+    append_all(STDIN_FILENO, "standard input", out, pulse, waiting);
     return out;
   }
-  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: the wait for a FIFO's writer is ours, so that it can be ended.
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   require(fd.open(), ExitCode::bad_input, "{}: cannot be opened: {}", path, errno_text(errno));
-  append_all(fd.get(), path, out, pulse);
+  append_all(fd.get(), path, out, pulse, waiting);
   return out;
 }
 

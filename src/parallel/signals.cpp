@@ -31,6 +31,10 @@ void install_signal_handlers() {
 }
 
 bool stop_requested() noexcept { return stop_flag != 0; }
+void end_if_stop_requested(std::string_view waiting_for) {
+  require(!stop_requested(), ExitCode::stopped, "stopped by a signal while waiting for {}; run the same command again",
+          waiting_for);
+}
 void clear_stop_request() noexcept { stop_flag = 0; }
 
 }  // namespace bathys::parallel

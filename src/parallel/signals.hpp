@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
 namespace bathys::parallel {
 
 // SIGTERM, SIGUSR1 and SIGINT ask for a stop at the next step's edge: their handler sets a flag and does nothing
@@ -10,6 +12,8 @@ void install_signal_handlers();
 
 // Whether this process was asked to stop.
 [[nodiscard]] bool stop_requested() noexcept;
+// For waits that no step ends.  throws Error(stopped), naming what was waited for, when this process was asked to stop
+void end_if_stop_requested(std::string_view waiting_for);
 // Forgets requests; for tests.
 void clear_stop_request() noexcept;
 

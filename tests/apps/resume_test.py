@@ -88,6 +88,48 @@ class Resume(Scratch):
         self.assertIn("11 of 11 done", again.stdout)
         self.assertNotIn("event=load", again.stderr)
 
+    def test_a_result_file_that_was_lost_or_cut_is_written_again(self):
+        requests = CASES / "c20_stops.jsonl"
+        self.evaluate(requests)
+        names = ["results.jsonl", "failed.jsonl", "items.jsonl", "scores.jsonl"]
+        whole = {name: (self.folder / "run" / name).read_bytes() for name in names}
+        for name in [*names, "summary.json"]:
+            for damage in ("lost", "cut"):
+                with self.subTest(name=name, damage=damage):
+                    path = self.folder / "run" / name
+                    if damage == "lost":
+                        path.unlink()
+                    elif not path.stat().st_size:
+                        continue
+                    else:
+                        os.truncate(path, path.stat().st_size // 2)
+                    done = self.evaluate(requests, fresh=False)
+                    self.assertEqual(done.returncode, OK, done.stderr)
+                    self.assertNotIn("event=load", done.stderr)
+                    self.assertEqual({name: (self.folder / "run" / name).read_bytes() for name in names}, whole)
+                    self.assertEqual(self.summary()["files"], {name: len(text) for name, text in whole.items()})
+
+    def test_a_run_that_waits_for_its_requests_can_be_stopped(self):
+        fifo = self.folder / "requests.fifo"
+        os.mkfifo(fifo)
+        for what in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
+            process = self.start(requests=fifo)
+            while "event=start" not in process.stderr.readline():
+                self.assertIsNone(process.poll())
+            time.sleep(0.5)
+            process.send_signal(what)
+            text = process.communicate(timeout=20)[1]
+            self.assertEqual(process.returncode, STOPPED, text)
+            self.assertIn("bathys: error: stopped by a signal while waiting for " + str(fifo), text)
+
+    def test_too_many_failures_say_where_the_answers_are(self):
+        bad = [json.dumps({"custom_id": f"b{i}", "url": "bathys:loglikelihood", "body": {"context": "a", "continuations": [""]}}) for i in range(300)]
+        requests = self.write("requests", "\n".join(bad) + "\n" + WORK.read_text())
+        done = self.evaluate(requests, "--max-failed", "0")
+        self.assert_refused(done, SOME_FAILED, "more than 0 requests failed", "results.partial.jsonl", "--max-failed")
+        self.assertTrue((self.folder / "run" / "results.partial.jsonl").exists())
+        self.assert_refused(self.evaluate(requests, fresh=False), SOME_FAILED, "failed.jsonl", "--retry-failed")
+
     def test_stops_and_a_kill_on_changing_layouts_change_no_byte(self):
         records = 0
         steps = [("tensor=1", 1, signal.SIGTERM), ("replicas=2", 2, signal.SIGUSR1), ("replicas=2,groups=2", 4, signal.SIGKILL),

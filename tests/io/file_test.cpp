@@ -63,6 +63,19 @@ TEST(ReadStream, ReadsAPipeToItsEndAndEveryByte) {
   expect_error(ExitCode::bad_input, {"absent"}, [&] { read_stream(folder.path("absent")); });
 }
 
+TEST(ReadStream, AWaitForAWriterCanBeEnded) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("fifo").c_str(), 0600), 0);
+  int looks = 0;
+  const auto waiting = [&] { require(++looks < 3, ExitCode::stopped, "told to stop"); };
+  expect_error(ExitCode::stopped, {"told to stop"}, [&] { read_stream(folder.path("fifo"), {}, waiting); });
+  // One who has written and waits is no different.
+  const Descriptor writer(::open(folder.path("fifo").c_str(), O_RDWR));
+  write_all(writer.get(), std::as_bytes(std::span(std::string_view("begun"))), "fifo");
+  looks = 0;
+  expect_error(ExitCode::stopped, {"told to stop"}, [&] { read_stream(folder.path("fifo"), {}, waiting); });
+}
+
 TEST(DescribeNonFile, CallsCommonNonFilesByTheirNames) {
   EXPECT_NE(describe_non_file("version https://git-lfs.github.com/spec/v1\n", 130).find("Git LFS pointer"),
             std::string::npos);
