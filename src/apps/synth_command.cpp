@@ -19,7 +19,7 @@ namespace {
 
 struct Options {
   std::string config, out;
-  std::string format = "shards";
+  std::string to = "shards";
   convert::SynthOptions synth;
   parallel::SessionOptions session;
 };
@@ -30,7 +30,7 @@ ExitCode synth(parallel::Session& session, const Options& options) {
       parallel::agree(session.world(), [&] { return convert::synthesize(options.config, options.synth); });
   const auto alive = [&] { session.watchdog().progress("synth"); };
   convert::ReleaseReport report;
-  if (options.format == "shards") {
+  if (options.to == "shards") {
     convert::ConvertOptions how;
     how.alive = alive;
     const convert::ConvertReport shards = convert::convert(session.world(), model, options.out, how);
@@ -41,9 +41,9 @@ ExitCode synth(parallel::Session& session, const Options& options) {
     how.alive = alive;
     report = convert::write_checkpoint(session.world(), model, options.out, how);
   }
-  log::info("synth", "format={} seed={} tensors={} files={} files_kept={} bytes_written={} seconds={:.2f}",
-            options.format, options.synth.seed, model.n_tensors(), report.files, report.files_kept,
-            report.bytes_written, report.seconds);
+  log::info("synth", "format={} seed={} tensors={} files={} files_kept={} bytes_written={} seconds={:.2f}", options.to,
+            options.synth.seed, model.n_tensors(), report.files, report.files_kept, report.bytes_written,
+            report.seconds);
   return ExitCode::ok;
 }
 
@@ -56,8 +56,7 @@ void add_synth(CLI::App& program, Commands& commands) {
   const auto options = std::make_shared<Options>();
   app->add_option("CONFIG", options->config, "config of the model, in either form")->required();
   app->add_option("OUT_DIR", options->out, "folder to write")->required();
-  app->add_option("--format,--to", options->format,
-                  "shards: HDF5, ready to run; safetensors: a checkpoint in the released layout")
+  app->add_option("--to", options->to, "shards: HDF5, ready to run; safetensors: a checkpoint in the released layout")
       ->check(CLI::IsMember({"shards", "safetensors"}))
       ->capture_default_str();
   app->add_option("--seed", options->synth.seed, "of the weights")->check(whole_number(0))->capture_default_str();
