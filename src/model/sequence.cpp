@@ -30,10 +30,7 @@ void CacheArena::limit(std::int64_t bytes) {
 }
 
 bool CacheArena::make_room(const CacheBlocks& all) {
-  const auto holds = [&] {
-    return limit_bytes_ == 0 ||
-           bytes_of({std::max(states_.reserved(), all.states), std::max(pages_.reserved(), all.pages)}) <= limit_bytes_;
-  };
+  const auto holds = [&] { return limit_bytes_ == 0 || counted(all) <= limit_bytes_; };
   if (holds()) return true;
   if (bytes_of(all) > limit_bytes_) return false;
   states_.trim();
@@ -44,7 +41,9 @@ bool CacheArena::make_room(const CacheBlocks& all) {
 }
 
 std::shared_ptr<BlockPool::Block> CacheArena::take(BlockPool& pool, std::int64_t promised) const {
-  return limit_bytes_ == 0 ? pool.take() : pool.take(promised - pool.reserved());
+  if (limit_bytes_ == 0) return pool.take();
+  const std::int64_t left = std::max<std::int64_t>(0, limit_bytes_ - counted(promised_));
+  return pool.take(promised - pool.reserved() + left / pool.block_bytes());
 }
 
 Sequence CacheArena::make() {

@@ -5,6 +5,7 @@
 #include "model/block_pool.hpp"
 #include "model/cache_layout.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -50,8 +51,8 @@ class Sequence {
 };
 
 // Makes sequences out of two pools.  What the pools reserve stays within a limit by this: who admits sequences says
-// what all of them may come to take together, which make_room() agreed to, and no pool grows beyond what it may come to
-// need of that.  A pool that reserved more, for sequences that have ended, is counted with all of it.
+// what all of them may come to take together, which make_room() agreed to; each pool counts with the larger of that and
+// what it has reserved, and grows beyond what it may come to need only into what both leave of the limit.
 class CacheArena {
  public:
   explicit CacheArena(const config::ModelConfig& config);
@@ -83,6 +84,10 @@ class CacheArena {
   [[nodiscard]] std::int64_t bytes_for(std::int64_t length) const { return bytes_of(blocks_for(length)); }
 
  private:
+  // Bytes with which the pools count when `all` is promised.
+  [[nodiscard]] std::int64_t counted(const CacheBlocks& all) const {
+    return bytes_of({std::max(states_.reserved(), all.states), std::max(pages_.reserved(), all.pages)});
+  }
   std::shared_ptr<BlockPool::Block> take(BlockPool& pool, std::int64_t promised) const;
 
   CacheLayout layout_;
