@@ -59,8 +59,10 @@ Model open_model(const std::string& folder) {
     model.by_dtype[std::string(catalog::safetensors_dtype(dataset.dtype))] += dataset.bytes();
     model.by_part[std::string(catalog::part_name(dataset.part))] += dataset.bytes();
   }
-  // Attention cannot be cut further than the output groups; experts and tables can, over groups of ranks.
-  for (int ranks = 1; ranks <= kMostRanks; ranks *= 2) {
+  // Attention cannot be cut further than the output groups; tables can, over groups of ranks, and so can experts as far
+  // as each rank has one: what parallel::choose_layout() refuses is no choice.
+  const std::int64_t most_ranks = std::min<std::int64_t>(kMostRanks, model.config.n_routed_experts);
+  for (int ranks = 1; ranks <= most_ranks; ranks *= 2) {
     const int tensor = std::gcd(ranks, model.config.o_groups);
     RankShare share{ranks / tensor, tensor, {}};
     for (int rank = 0; rank < ranks; ++rank) {

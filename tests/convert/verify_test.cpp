@@ -210,7 +210,7 @@ TEST_F(Shards, AreDescribedWithTheirSourcesAndConfig) {
   EXPECT_EQ(json["n_tensors"], 1271);
   EXPECT_EQ(json["bytes"], 7'439'252);
   EXPECT_EQ(json["content_id"], io::read_shard_index(path()).content_id());
-  ASSERT_EQ(json["ranks"].size(), 7U);
+  ASSERT_EQ(json["ranks"].size(), 5U);  // to 16: more ranks than its 16 experts no copy may have
   EXPECT_EQ(json["ranks"][0]["bytes"], 7'439'252);
   EXPECT_LT(json["ranks"][3]["bytes"], 4'000'000);
   EXPECT_FALSE(json["ranks"][0].contains("fits"));
