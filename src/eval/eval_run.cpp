@@ -98,7 +98,7 @@ void EvalRun::State::share_todo() {
       for (std::int32_t repeat = 0; repeat < requests[i].n_repeats(); ++repeat) {
         const auto before = records->forgotten(i, repeat);
         if (before) failed.push_back(*before);
-        flags += before ? kGivenUp : records->at(i, repeat).present() ? kAnswered : kLeft;
+        flags.push_back(before ? kGivenUp : records->at(i, repeat).present() ? kAnswered : kLeft);
       }
     }
   }

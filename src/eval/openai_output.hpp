@@ -19,7 +19,7 @@ struct OpenAiContext {
 };
 
 // One answer of a line: its record, the n-th of its prompt.
-struct OpenAiAnswer {
+struct OpenAiAnswer {  // NOLINT(bugprone-exception-escape): Json's move, which does not throw
   std::int32_t index = 0;
   Json record;
 };

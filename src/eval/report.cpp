@@ -97,6 +97,7 @@ std::vector<PhaseSpread> spread_over_ranks(const std::vector<PhaseSeconds>& rank
   std::vector<PhaseSpread> out;
   for (const Phase& phase : kPhases) {
     std::vector<double> seconds;
+    seconds.reserve(ranks.size());
     for (const PhaseSeconds& rank : ranks) seconds.push_back(rank.*phase.seconds);
     std::sort(seconds.begin(), seconds.end());
     const std::size_t middle = seconds.size() / 2;

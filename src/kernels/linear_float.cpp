@@ -240,7 +240,7 @@ int last_length(const LinearJob& job, std::int64_t end) {
 }
 
 TileRows rows_of_tile(const LinearJob& job, std::int64_t row0, int n_rows, std::int64_t block0) {
-  TileRows rows;
+  TileRows rows{};
   for (int m = 0; m < n_rows; ++m) {
     const std::int64_t row = job.input_row(row0 + m);
     rows.values[m] = job.values + row * job.value_stride + block0 * kBlock;

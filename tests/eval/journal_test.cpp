@@ -23,9 +23,9 @@ constexpr const char* kItem = R"({"rank":0,"seconds":0.5})";
 class JournalTest : public ::testing::Test {
  protected:
   JournalTest()
-      : requests(test::read(test::line("generate_until", R"({"context":"a","repeats":2})", "a") +
-                            test::line("loglikelihood_rolling", R"({"text":"b"})", "b"))
-                     .requests) {}
+      : requests_(test::read(test::line("generate_until", R"({"context":"a","repeats":2})", "a") +
+                             test::line("loglikelihood_rolling", R"({"text":"b"})", "b"))
+                      .requests) {}
 
   Record misfit(std::size_t request, std::int32_t repeat, std::int64_t bytes) const {
     Record one = record(request, repeat, "room", false);
@@ -41,7 +41,7 @@ class JournalTest : public ::testing::Test {
     const std::string failed = R"("error":{"code":")" + code + R"(","message":")" + text + R"("})";
     return {repeat, ok,
             fmt::format(R"({{"custom_id":"{}","repeat":{},"kind":"{}","request_sha256":"{}","ok":{},{},"usage":{}}})",
-                        requests[request].custom_id, repeat, requests[request].kind(), requests[request].sha256, ok,
+                        requests_[request].custom_id, repeat, requests_[request].kind(), requests_[request].sha256, ok,
                         !ok            ? failed
                         : request == 0 ? drawn
                                        : scored,
@@ -49,22 +49,22 @@ class JournalTest : public ::testing::Test {
   }
   StartHeader start(int number, int ranks = 1) const { return {number, "2026-01-01T00:00:00Z", ranks, "tensor", 0}; }
   void write(int number, const std::vector<Record>& records) {
-    JournalWriter writer(folder.path(), start(number), 0);
+    JournalWriter writer(folder_.path(), start(number), 0);
     for (const Record& one : records) writer.append(one, kItem);
   }
   // What a start writes that answers again what failed.
   void write_again(int number, const Record& one, const Record& failed) {
-    JournalWriter(folder.path(), start(number), 0).append(one, kItem, io::xxh3_128(failed.text));
+    JournalWriter(folder_.path(), start(number), 0).append(one, kItem, io::xxh3_128(failed.text));
   }
   RecordTable read() {
-    RecordTable table(requests);
-    table.read(folder.path());
+    RecordTable table(requests_);
+    table.read(folder_.path());
     return table;
   }
-  std::string name(int number) const { return folder.path(fmt::format("journal/{:06d}-000000.jsonl", number)); }
+  std::string name(int number) const { return folder_.path(fmt::format("journal/{:06d}-000000.jsonl", number)); }
 
-  TempFolder folder;
-  std::vector<Request> requests;
+  TempFolder folder_;
+  std::vector<Request> requests_;
 };
 
 TEST_F(JournalTest, GivesBackWhatWasWritten) {
@@ -81,8 +81,8 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
 }
 
 TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
-  RecordTable table(requests);
-  JournalWriter first(folder.path(), start(1), 0), second(folder.path(), start(1), 3);
+  RecordTable table(requests_);
+  JournalWriter first(folder_.path(), start(1), 0), second(folder_.path(), start(1), 3);
   first.append(record(0, 0, "x"), kItem);
   second.append(record(1, 0, "y"), kItem);
   Progress of_first, of_second;
@@ -96,7 +96,7 @@ TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   first.append_progress(of_first);
   second.append_progress(of_second);
   for (const auto& [rank, bytes] : {std::pair{0, first.bytes()}, std::pair{3, second.bytes()}})
-    table.read_writer(folder.path(), 1, rank, bytes);
+    table.read_writer(folder_.path(), 1, rank, bytes);
   EXPECT_EQ(table.n_present(), 2);
   EXPECT_EQ(table.record(table.at(1, 0)), record(1, 0, "y").text);
   // Groups work side by side: seconds are those of the longest, rows are all.
@@ -107,10 +107,10 @@ TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
 }
 
 TEST_F(JournalTest, MissesWhatTheFileSystemDoesNotShowYet) {
-  RecordTable table(requests);
-  JournalWriter writer(folder.path(), start(1), 2);
+  RecordTable table(requests_);
+  JournalWriter writer(folder_.path(), start(1), 2);
   expect_error(ExitCode::stopped, {"000001-000002.jsonl", "again"},
-               [&] { table.read_writer(folder.path(), 1, 2, writer.bytes() + 1); });
+               [&] { table.read_writer(folder_.path(), 1, 2, writer.bytes() + 1); });
 }
 
 TEST_F(JournalTest, CountsDamageAndKeepsTheRest) {
@@ -204,7 +204,7 @@ TEST_F(JournalTest, AnAnswerAndAFailureOfTheSameNumbersContradictEachOther) {
   const Record elsewhere = record(0, 0, "elsewhere", false, "nonfinite_value"), misfit = record(0, 0, "room", false);
   const std::pair<Record, Record> contradictions[] = {{good, bad}, {bad, good}, {bad, elsewhere}};
   for (const auto& [first, second] : contradictions) {
-    std::filesystem::remove_all(folder.path("journal"));
+    std::filesystem::remove_all(folder_.path("journal"));
     write(1, {first});
     write(2, {second});
     expect_error(ExitCode::bad_input, {"000001-000000.jsonl", "000002-000000.jsonl", "(failed)", "\"a\"", "repeat 0"},
@@ -212,7 +212,7 @@ TEST_F(JournalTest, AnAnswerAndAFailureOfTheSameNumbersContradictEachOther) {
   }
   const std::pair<Record, Record> together[] = {{bad, bad}, {misfit, bad}, {bad, misfit}, {misfit, good}};
   for (const auto& [first, second] : together) {
-    std::filesystem::remove_all(folder.path("journal"));
+    std::filesystem::remove_all(folder_.path("journal"));
     write(1, {first});
     write(2, {second});
     EXPECT_EQ(read().n_present(), 1);
@@ -240,7 +240,7 @@ TEST_F(JournalTest, AnAnswerGivenWhileOthersWereAskedForAgainContradictsAFailure
   const Record first = record(1, 0, "first"), other = record(1, 0, "other");
   const auto refused = [&](const std::string& one, const std::string& two) {
     expect_error(ExitCode::bad_input, {one, two, "hold different answers"}, [&] { read(); });
-    std::filesystem::remove_all(folder.path("journal"));
+    std::filesystem::remove_all(folder_.path("journal"));
   };
   write(1, {bad});
   write(2, {good});
@@ -287,9 +287,9 @@ TEST_F(JournalTest, AMisfitReplacesNoFailureThatWasComputed) {
   retrying.forget_failed();
   EXPECT_EQ(retrying.n_present(), 0);
   {
-    JournalWriter writer(folder.path(), start(2), 0);
+    JournalWriter writer(folder_.path(), start(2), 0);
     writer.append(misfit, kItem, retrying.forgotten(0, 0));
-    retrying.read_writer(folder.path(), 2, 0, writer.bytes());
+    retrying.read_writer(folder_.path(), 2, 0, writer.bytes());
   }
   for (const RecordTable& table : {std::move(retrying), read()}) {  // the start itself, and one after it
     EXPECT_EQ(table.record(table.at(0, 0)), bad.text);
@@ -327,14 +327,14 @@ TEST_F(JournalTest, ForgetsFailuresWhenAsked) {
 
 TEST_F(JournalTest, IgnoresRecordsOfOtherRequests) {
   Record other = record(0, 0, "x");
-  other.text.replace(other.text.find(requests[0].sha256), 64, std::string(64, '0'));
+  other.text.replace(other.text.find(requests_[0].sha256), 64, std::string(64, '0'));
   write(1, {other});
   EXPECT_EQ(read().n_present(), 0);
 }
 
 TEST_F(JournalTest, AddsUpTheSecondsOfEveryStart) {
   for (const int number : {1, 2}) {
-    JournalWriter writer(folder.path(), start(number), 0);
+    JournalWriter writer(folder_.path(), start(number), 0);
     Progress progress;
     progress.prefill_s = 1;
     progress.decode_rows = 10;

@@ -203,6 +203,7 @@ TEST(OpenAiOutput, HasTheInterfacesForm) {
 TEST(OpenAiOutput, CountsAPromptOnceForAllItsAnswers) {
   const Request request = read(kCompletionsUrl, R"({"prompt":["a","b"],"n":2})").at(0);
   std::vector<OpenAiAnswer> answers;
+  answers.reserve(4);
   for (std::int32_t i = 0; i < 4; ++i) {
     answers.push_back({i, Json::parse(R"({"ok":true,"result":{"text":"x","finish_reason":"length"},)"
                                       R"("usage":{"prompt_tokens":10,"completion_tokens":3,"reasoning_tokens":0}})")});

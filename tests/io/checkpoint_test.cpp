@@ -17,6 +17,7 @@ using test::TempFolder;
 
 void write_shard(const std::string& path, const std::vector<std::string>& names) {
   std::vector<TensorInfo> tensors;
+  tensors.reserve(names.size());
   for (const std::string& name : names) tensors.push_back({name, "I8", {2}, 0, 2});
   SafetensorsWriter writer(path, tensors);
   for (std::size_t i = 0; i < names.size(); ++i) writer.append(std::as_bytes(std::span("xy", 2)));
