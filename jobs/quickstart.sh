@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --fresh) fresh=yes ;;
     --jobs | --ranks)
-      [ $# -ge 2 ] || die 2 "$1 needs a value"
+      [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || die 2 "$1 is ${2:-missing}, a number from 1 on is wanted"
       if [ "$1" = --jobs ]; then bathys_jobs=$2; else ranks=$2; fi
       shift
       ;;

@@ -20,6 +20,7 @@ while [ $# -gt 0 ]; do
     --full) full=yes ;;
     --preset | --jobs)
       [ $# -ge 2 ] || die 2 "$1 needs a value"
+      [ "$1" = --preset ] || [[ $2 =~ ^[1-9][0-9]*$ ]] || die 2 "$1 is $2, a number from 1 on is wanted"
       if [ "$1" = --jobs ]; then bathys_jobs=$2; else presets=("$2"); fi
       shift
       ;;
