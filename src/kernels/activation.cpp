@@ -8,7 +8,9 @@ namespace bathys::kernels {
 namespace {
 
 // Rows start 64 or 128 bytes off a large power of two, or the rows of a tile would share one cache set.
-std::int64_t row_stride(std::int64_t max_k) { return (max_k + kBlock - 1) / kBlock * kBlock + 2 * kPanel; }
+std::int64_t row_stride(std::int64_t max_k) {
+  return (max_k + kBlock - 1) / kBlock * kBlock + std::int64_t{2} * kPanel;
+}
 
 template <class T>
 Mat<T> allocate(const char* label, std::int64_t rows, std::int64_t columns) {
@@ -47,7 +49,7 @@ Activation::Activation(std::int64_t max_rows, std::int64_t max_k, bool with_q8)
 struct PrepareQ8 {
   Mat<const bf16> x;
   Activation out;
-  std::int64_t blocks;
+  std::int64_t blocks = 0;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     const std::int64_t row = i / blocks;
@@ -106,7 +108,7 @@ template <class T>
 struct PreparePlain {
   Mat<const T> x;
   Activation out;
-  std::int64_t blocks;
+  std::int64_t blocks = 0;
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     const std::int64_t row = i / blocks;

@@ -36,7 +36,7 @@ inline constexpr int kMaxChosen = 64;
 
 // The best k so far, best first.  A later expert passes an earlier one only when it is strictly better, NaN being worse
 // than any number.
-struct BestList {
+struct BestList {  // NOLINT(cppcoreguidelines-pro-type-member-init): the first `size` entries are set, others not read
   float rank[kMaxChosen];  // score + bias
   float score[kMaxChosen];
   std::int32_t id[kMaxChosen];

@@ -255,7 +255,7 @@ void pair_chunk(const LinearJob& job, const std::uint8_t* panel, const LinearUni
   const int blocks = static_cast<int>(std::min<std::int64_t>(kChunkBlocks, job.layout.blocks - block0));
   unpack(job, panel, block0, blocks, chunk);
   for (int t = 0; t < tiles.count; ++t) {
-    TileRows rows;
+    TileRows rows{};
     for (int m = 0; m < tiles.rows(t); ++m) {
       const std::int64_t row = job.input_row(unit.row0 + tiles.first(t) + m);
       rows.hi[m] = job.hi + row * job.hi_stride + block0 * kBlock;
@@ -288,7 +288,7 @@ void few_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUnit
 
 void many_rows(const LinearJob& job, const std::uint8_t* matrix, const LinearUnit& unit) {
   alignas(64) float c[kPanelGroup][kMaxUnitRows * kPanel];
-  Chunk chunk;
+  Chunk chunk;  // NOLINT(cppcoreguidelines-pro-type-member-init): unpack() fills what is read of it
   for (std::int64_t p0 = unit.panel_begin; p0 < unit.panel_end; p0 += kPanelGroup) {
     const int panels = static_cast<int>(std::min<std::int64_t>(kPanelGroup, unit.panel_end - p0));
     for (int i = 0; i < panels; ++i) std::fill_n(c[i], unit.n_rows * kPanel, 0.0F);

@@ -61,16 +61,16 @@ struct PortableDot {
 template <class T>
 struct PortableLinear {
   PortableDot dot;
-  std::int64_t matrix, n;
+  std::int64_t matrix = 0, n = 0;
   Mat<T> y;
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { y(i / n, i % n) = static_cast<T>(dot(matrix, i % n, i / n)); }
 };
 
 struct PortableExperts {
   PortableDot dot;
-  std::int64_t count, n;
+  std::int64_t count = 0, n = 0;
   Vec<const std::int32_t> offsets, rows;
-  bool gathered;
+  bool gathered = false;
   Mat<bf16> y;
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
     const std::int64_t a = i / n;
