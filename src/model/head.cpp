@@ -146,8 +146,8 @@ std::vector<float> Model::State::logits_of_tokens(const std::vector<std::int64_t
                       to_device("head_ids", token), picked);
   grid.tensor->wait(exec);
   std::vector<float> logits = to_host(picked);
-  std::vector<std::int64_t> bits;
-  for (const float logit : logits) bits.push_back(std::bit_cast<std::uint32_t>(logit));
+  std::vector<std::int64_t> bits(logits.size());
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = std::bit_cast<std::uint32_t>(logits[i]);
   // One owner: the others add zero bits.
   grid.tensor->all_reduce_host(std::span<std::int64_t>(bits), parallel::Reduce::sum);
   for (std::size_t i = 0; i < bits.size(); ++i) logits[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits[i]));
@@ -205,8 +205,8 @@ std::vector<std::int64_t> Model::State::draw(std::span<const HeadQuery> queries,
     ids[i] = std::numeric_limits<std::int64_t>::max();
   }
   const std::vector<Best<double>> choice = best_over_ranks(*grid.tensor, values, ids);
-  std::vector<std::int64_t> token;
-  for (const Best<double>& best : choice) token.push_back(best.id);
+  std::vector<std::int64_t> token(n);
+  for (std::size_t i = 0; i < n; ++i) token[i] = choice[i].id;
   // All ranks have computed the same; one decides all the same, so that they can never drift apart.
   grid.tensor->broadcast_host(token.data(), static_cast<std::int64_t>(n * sizeof(std::int64_t)), 0);
   return token;

@@ -11,6 +11,7 @@ namespace {
 std::vector<catalog::RankPlace> places_of(const parallel::Layout& layout) {
   const int ranks = layout.groups * layout.tensor;
   std::vector<catalog::RankPlace> places;
+  places.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) places.push_back({layout.tensor, rank % layout.tensor, ranks, rank});
   return places;
 }
