@@ -51,7 +51,7 @@ void each_node(PrefixNode& node, const Visit& visit) {
 // Room of what can be given up, from the leaves on: a node that goes is one user less of its parent.
 struct Reclaim {
   const PrefixNode& keep;
-  bool also_unused;
+  bool also_unused = false;
   Room room;
 
   enum class Fate { stays, unused, idle };

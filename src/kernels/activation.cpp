@@ -8,9 +8,7 @@ namespace bathys::kernels {
 namespace {
 
 // Rows start 64 or 128 bytes off a large power of two, or the rows of a tile would share one cache set.
-std::int64_t row_stride(std::int64_t max_k) {
-  return (max_k + kBlock - 1) / kBlock * kBlock + std::int64_t{2} * kPanel;
-}
+std::int64_t row_stride(std::int64_t max_k) { return (max_k + kBlock - 1) / kBlock * kBlock + 2 * kPanel; }
 
 template <class T>
 Mat<T> allocate(const char* label, std::int64_t rows, std::int64_t columns) {

@@ -62,9 +62,9 @@ struct AttendRow {
     const HeadBlock work{heads,
                          in.head_dim,
                          in.scale,
-                         row_of(in.q, i) + std::int64_t{head} * in.head_dim,
+                         row_of(in.q, i) + head * in.head_dim,
                          in.sink.data() + head,
-                         row_of(out, i) + std::int64_t{head} * in.head_dim};
+                         row_of(out, i) + head * in.head_dim};
     attend(TeamThreads<Member>{member}, keys, keys.n_window + n_groups, work, team_scratch(member, scratch()));
   }
   [[nodiscard]] BATHYS_FUNCTION std::int64_t scratch() const {

@@ -76,15 +76,13 @@ struct AttendHeads {
   BATHYS_FUNCTION void decode(int first, int count) const {
     const AttendHeads& self = *this;
     threads.wait();  // the tile's last readers are done
-    threads.each(count, [&self, first](int k) {
-      self.keys.decode(first + k, self.tile + std::int64_t{k} * self.block.head_dim);
-    });
+    threads.each(count, [&self, first](int k) { self.keys.decode(first + k, self.tile + k * self.block.head_dim); });
     threads.wait();
   }
 
   template <int kHeads, int kKeys>
   BATHYS_FUNCTION void logits_tile(int head, int first, int key) const {
-    const std::int64_t d = block.head_dim;
+    const int d = block.head_dim;
     float dots[kHeads][kKeys];
     dot_tile<kHeads, kKeys>(q + head * d, d, tile + key * d, d, d, dots);
     for (int i = 0; i < kHeads; ++i) {
@@ -118,7 +116,7 @@ struct AttendHeads {
     const AttendHeads& self = *this;
     threads.wait();
     threads.each(block.heads, [&self](int head) {
-      float* w = self.weight + std::int64_t{head} * self.n_keys;
+      float* w = self.weight + head * self.n_keys;
       const float sink = self.block.sink[head];
       float largest = sink;
       for (int k = 0; k < self.n_keys; ++k) largest = w[k] > largest ? w[k] : largest;
@@ -130,9 +128,9 @@ struct AttendHeads {
 
   template <int kHeads>
   BATHYS_FUNCTION void sum_tile(int head, int column, int first, int count) const {
-    const std::int64_t d = block.head_dim;
+    const int d = block.head_dim;
     float* out = sum + head * d + column;
-    const float* w = weight + std::int64_t{head} * n_keys + first;
+    const float* w = weight + head * n_keys + first;
     Lanes acc[kHeads];
     BATHYS_UNROLL
     for (int i = 0; i < kHeads; ++i) acc[i] = load_lanes(out + i * d);
@@ -173,11 +171,11 @@ struct AttendHeads {
 template <class Threads, class Keys>
 BATHYS_FUNCTION void attend(const Threads& threads, const Keys& keys, int n_keys, const HeadBlock& block,
                             float* scratch) {
-  const std::int64_t size = std::int64_t{block.heads} * block.head_dim;
+  const int size = block.heads * block.head_dim;
   float* tile = scratch + 2 * size;
-  float* weight = tile + std::int64_t{kKeyTile} * block.head_dim;
+  float* weight = tile + kKeyTile * block.head_dim;
   const AttendHeads<Threads, Keys> work{
-      threads, keys, block, n_keys, scratch, scratch + size, tile, weight, weight + std::int64_t{block.heads} * n_keys};
+      threads, keys, block, n_keys, scratch, scratch + size, tile, weight, weight + block.heads * n_keys};
   work.start();
   for (int first = 0; first < n_keys; first += kKeyTile) {
     const int count = n_keys - first < kKeyTile ? n_keys - first : kKeyTile;

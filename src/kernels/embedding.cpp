@@ -34,7 +34,7 @@ void start_stream(const Exec& exec, const Mat<const bf16>& x, const Mat<bf16>& h
       exec, "bathys.start_stream", rows_in(x), KOKKOS_LAMBDA(const std::int64_t t) {
         const bf16* in = row_of(x, t);
         for (int j = 0; j < copies; ++j) {
-          bf16* to = row_of(h, t) + std::int64_t{j} * width;
+          bf16* to = row_of(h, t) + j * width;
           for (int c = 0; c < width; ++c) to[c] = in[c];
           row_of(pre, t)[j] = j == 0 ? 1.0F : 0.0F;
         }
@@ -53,7 +53,7 @@ void engram_lookup(const Exec& exec, const Mat<const std::int64_t>& ids, const M
       exec, "bathys.engram_lookup", rows_in(ids) * columns, KOKKOS_LAMBDA(const std::int64_t item) {
         const std::int64_t t = item / columns;
         const int c = static_cast<int>(item % columns);
-        bf16* to = row_of(out, t) + std::int64_t{c} * width;
+        bf16* to = row_of(out, t) + c * width;
         const std::int64_t row = row_of(ids, t)[c] - first;
         if (row < 0 || row >= rows_in(codes)) {
           for (int i = 0; i < width; ++i) to[i].bits = 0;
@@ -84,11 +84,11 @@ void engram_apply(const Exec& exec, const Mat<const bf16>& kv, const Mat<const b
       exec, "bathys.engram_apply", rows_in(kv) * copies, KOKKOS_LAMBDA(const std::int64_t item) {
         const std::int64_t i = item / copies;
         const int j = static_cast<int>(item % copies);
-        const bf16* key = row_of(kv, i) + std::int64_t{j} * width;
-        const bf16* value = row_of(kv, i) + std::int64_t{copies} * width;
+        const bf16* key = row_of(kv, i) + j * width;
+        const bf16* value = row_of(kv, i) + copies * width;
         const bf16* q = row_of(q_weight, j);
         const bf16* k = row_of(k_weight, j);
-        bf16* stream = row_of(h, i) + std::int64_t{j} * width;
+        bf16* stream = row_of(h, i) + j * width;
         Lanes sum;
         for (int c = 0; c < width; c += kLanes) {
           const int left = width - c;

@@ -17,7 +17,7 @@ inline constexpr int kOutputTile = 4;
 BATHYS_FUNCTION float* mix_place(const HyperConnectionMix& mix, std::int64_t row, int copies, int output) {
   if (output < copies) return row_of(mix.pre, row) + output;
   if (output < 2 * copies) return row_of(mix.post, row) + output - copies;
-  return row_of(mix.comb, row) + (output - 2 * copies);
+  return row_of(mix.comb, row) + output - 2 * copies;
 }
 
 // (F h) for a block of rows and a tile of outputs.
@@ -63,7 +63,7 @@ void hc_mixes(const Exec& exec, const Mat<const bf16>& h, const HyperConnectionW
   check_extent("hc_mixes", "columns of F", columns_in(w.fn), width);
   check_extent("hc_mixes", "length of scale", rows_in(w.scale), 3);
   check_extent("hc_mixes", "length of base", rows_in(w.base), outputs);
-  check_extent("hc_mixes", "columns of comb", columns_in(out.comb), std::int64_t{copies} * copies);
+  check_extent("hc_mixes", "columns of comb", columns_in(out.comb), copies * copies);
   check_extent("hc_mixes", "columns of pre", columns_in(out.pre), copies);
   check_extent("hc_mixes", "columns of post", columns_in(out.post), copies);
   check_at_least("hc_mixes", "largest number of copies that the kernel takes", kMaxCopies, copies);
@@ -98,8 +98,7 @@ void hc_pre(const Exec& exec, const Mat<const bf16>& h, const Mat<const float>& 
         for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
           Lanes sum;
           for (int j = 0; j < copies; ++j) {
-            sum = add_lanes(
-                sum, multiply_lanes(broadcast_lanes(p[j]), load_lanes(in + std::int64_t{j} * width + c, end - c)));
+            sum = add_lanes(sum, multiply_lanes(broadcast_lanes(p[j]), load_lanes(in + j * width + c, end - c)));
           }
           store_lanes(out + c, sum, end - c);
         }
@@ -111,7 +110,7 @@ void hc_post(const Exec& exec, const Mat<const bf16>& y, const Mat<const float>&
   const int copies = columns_in(post);
   const int width = columns_in(y);
   check_extent("hc_post", "columns of h", columns_in(h), std::int64_t{copies} * width);
-  check_extent("hc_post", "columns of comb", columns_in(comb), std::int64_t{copies} * copies);
+  check_extent("hc_post", "columns of comb", columns_in(comb), copies * copies);
   check_at_least("hc_post", "largest number of copies that the kernel takes", kMaxCopies, copies);
   check_at_least("hc_post", "rows of h", rows_in(h), rows_in(y));
   const int chunks = chunks_of(width);
@@ -126,14 +125,14 @@ void hc_post(const Exec& exec, const Mat<const bf16>& y, const Mat<const float>&
         const int end = chunk_end(chunk, width);
         for (int c = chunk * kColumnChunk; c < end; c += kLanes) {
           Lanes old[kMaxCopies];
-          for (int j = 0; j < copies; ++j) old[j] = load_lanes(stream + std::int64_t{j} * width + c, end - c);
+          for (int j = 0; j < copies; ++j) old[j] = load_lanes(stream + j * width + c, end - c);
           const Lanes update = load_lanes(in + c, end - c);
           for (int k = 0; k < copies; ++k) {
             Lanes sum;
             for (int j = 0; j < copies; ++j)
               sum = add_lanes(sum, multiply_lanes(broadcast_lanes(mix[j * copies + k]), old[j]));
-            store_lanes(stream + std::int64_t{k} * width + c,
-                        add_lanes(multiply_lanes(broadcast_lanes(gain[k]), update), sum), end - c);
+            store_lanes(stream + k * width + c, add_lanes(multiply_lanes(broadcast_lanes(gain[k]), update), sum),
+                        end - c);
           }
         }
       });

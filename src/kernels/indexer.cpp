@@ -16,7 +16,7 @@ void quantize_q4x32_in_place(const Exec& exec, const Mat<bf16>& x) {
       exec, "bathys.quantize_q4x32", rows_in(x), KOKKOS_LAMBDA(const std::int64_t i) {
         std::uint8_t codes[32];
         for (int g = 0; g < groups; ++g) {
-          bf16* v = row_of(x, i) + std::int64_t{32} * g;
+          bf16* v = row_of(x, i) + 32 * g;
           const float scale = numerics::e8m0_value(
               numerics::quantize_q4x32([=](int c) { return static_cast<float>(v[c]); }, 32, codes));
           for (int c = 0; c < 32; ++c) v[c] = bf16(numerics::e2m1_value(codes[c]) * scale);
@@ -86,15 +86,15 @@ struct ScoreColumns {
 
     const TeamThreads<Member> threads{member};
     const int heads = in.heads;
-    const std::int64_t d = in.index_head_dim;
-    float* q = team_scratch(member, scratch(heads, in.index_head_dim));
+    const int d = in.index_head_dim;
+    float* q = team_scratch(member, scratch(heads, d));
     float* weight = q + heads * d;
     float* tile = weight + heads;
     float* dots = tile + kKeyTile * d;  // [key][head]
     const ScoreColumns& self = *this;
     threads.each(heads, [&](int head) {
       weight[head] = static_cast<float>(row_of(self.in.weight, i)[head]) * self.weight_scale;
-      for (std::int64_t c = 0; c < d; c += kLanes)
+      for (int c = 0; c < d; c += kLanes)
         store_lanes(q + head * d + c, load_lanes(row_of(self.in.q, i) + head * d + c));
     });
     for (std::int64_t column = first; column < end; column += kKeyTile) {
@@ -106,8 +106,7 @@ struct ScoreColumns {
       threads.each((heads + 1) / 2 * pairs,
                    [&](int item) { self.dot_pair(q, tile, dots, item / pairs * 2, item % pairs * 2, count); });
       threads.wait();
-      threads.each(count,
-                   [&](int k) { self.score(s, t, column + k, reachable, weight, dots + std::int64_t{k} * heads); });
+      threads.each(count, [&](int k) { self.score(s, t, column + k, reachable, weight, dots + k * heads); });
     }
   }
 
@@ -127,7 +126,7 @@ struct ScoreColumns {
 
   template <int kA, int kB>
   BATHYS_FUNCTION void dot_block(const float* q, const float* tile, float* dots, int head, int key) const {
-    const std::int64_t d = in.index_head_dim;
+    const int d = in.index_head_dim;
     float block[kA][kB];
     dot_tile<kA, kB>(q + head * d, d, tile + key * d, d, d, block);
     for (int i = 0; i < kA; ++i) {

@@ -25,7 +25,7 @@ struct RowPieces {
   RowPieces(std::int64_t rows, std::int64_t panels, int n_shares) {
     constexpr std::int64_t kLeastRows = 24;
     const std::int64_t wanted =
-        std::min(ceil_div(std::int64_t{2} * n_shares, std::max<std::int64_t>(panels, 1)), ceil_div(rows, kLeastRows));
+        std::min(ceil_div(2 * n_shares, std::max<std::int64_t>(panels, 1)), ceil_div(rows, kLeastRows));
     const std::int64_t count = std::max(ceil_div(rows, kMaxUnitRows), wanted);
     size = count == 0 ? 1 : ceil_div(rows, count);
   }

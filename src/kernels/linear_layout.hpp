@@ -29,7 +29,7 @@ BATHYS_FUNCTION PackedLayout packed_layout(WeightKind kind, std::int64_t n, std:
   out.blocks = (k + kBlock - 1) / kBlock;
   const std::int64_t scales = kind == WeightKind::fp4 ? out.blocks * kPanel : kind == WeightKind::fp8 ? out.blocks : 0;
   out.scale_bytes = (scales + 63) / 64 * 64;
-  out.block_bytes = std::int64_t{kBlock} * kPanel * (kind == WeightKind::f32 ? 4 : kind == WeightKind::bf16 ? 2 : 1);
+  out.block_bytes = kBlock * kPanel * (kind == WeightKind::f32 ? 4 : kind == WeightKind::bf16 ? 2 : 1);
   if (kind == WeightKind::fp4) out.block_bytes /= 2;
   out.panel_bytes = out.scale_bytes + out.blocks * out.block_bytes;
   return out;
@@ -45,11 +45,11 @@ BATHYS_FUNCTION std::int64_t scale_offset(WeightKind kind, std::int64_t block, i
 //   4 6 5 7, so that even bytes and odd bytes are neighbouring pairs once they are widened to 16 bits. fp8, bf16: pairs
 //   of inputs, 16 rows a pair: one half of a 16- or 32-bit lane each, so that widening is a shift or a mask. f32: 16
 //   rows an input.
-BATHYS_FUNCTION std::int64_t code_offset(WeightKind kind, std::int64_t r, std::int64_t j) {
+BATHYS_FUNCTION std::int64_t code_offset(WeightKind kind, int r, int j) {
   switch (kind) {
     case WeightKind::fp4: {
-      const std::int64_t in_four = j % 4;
-      const std::int64_t byte = in_four == 1 ? 2 : in_four == 2 ? 1 : in_four;
+      const int in_four = j % 4;
+      const int byte = in_four == 1 ? 2 : in_four == 2 ? 1 : in_four;
       return (j / 8 * kPanel + r) * 4 + byte;
     }
     case WeightKind::fp8:

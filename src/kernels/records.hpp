@@ -99,7 +99,7 @@ BATHYS_FUNCTION void encode_window(const bf16* x, int head_dim, std::uint8_t* re
 
 namespace detail {
 BATHYS_FUNCTION void pack_pairs(const std::uint8_t* codes, int n, std::uint8_t* out) {
-  for (std::int64_t i = 0; i < n / 2; ++i) out[i] = static_cast<std::uint8_t>(codes[2 * i] | (codes[2 * i + 1] << 4));
+  for (int i = 0; i < n / 2; ++i) out[i] = static_cast<std::uint8_t>(codes[2 * i] | (codes[2 * i + 1] << 4));
 }
 }  // namespace detail
 

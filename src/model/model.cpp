@@ -94,7 +94,7 @@ std::vector<RowFailure> Model::run(const Step& step) {
 // Embedding, position angles, and the stream of M equal copies.
 Stream Model::State::start(const StepContext& c) {
   const std::int64_t n = plan.rows();
-  const Stream stream{first_rows(c.work.h[0], n), first_rows(c.work.pre[0], n)};
+  Stream stream{first_rows(c.work.h[0], n), first_rows(c.work.pre[0], n)};
   if (n == 0) return stream;
   const Mat<bf16> x = first_rows(work.x, n);
   kernels::embed(exec, plan.tokens(), weights.embed, weights.first_vocab, x);
