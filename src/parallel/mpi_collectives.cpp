@@ -230,9 +230,9 @@ class MpiCollectives final : public Collectives {
     constexpr std::int64_t kMaxValues = 1 << 20;
     for (std::int64_t done = 0; done < std::ssize(values); done += kMaxValues) {
       const auto part = static_cast<int>(std::min(kMaxValues, std::ssize(values) - done));
-      check_mpi(
-          MPI_Allreduce(MPI_IN_PLACE, values.data() + done, part, MPI_INT64_T, ops[static_cast<int>(op)], comm_.get()),
-          "MPI_Allreduce");
+      check_mpi(MPI_Allreduce(MPI_IN_PLACE, values.data() + done, part, mpi_type<std::int64_t>(),
+                              ops[static_cast<int>(op)], comm_.get()),
+                "MPI_Allreduce");
     }
   }
 
@@ -267,7 +267,9 @@ class MpiCollectives final : public Collectives {
     const CallMark mark(options_.board, "gather_host");
     const auto my_length = static_cast<std::int64_t>(mine.size());
     std::vector<std::int64_t> lengths(rank_ == root ? static_cast<std::size_t>(size_) : 0);
-    check_mpi(MPI_Gather(&my_length, 1, MPI_INT64_T, lengths.data(), 1, MPI_INT64_T, root, comm_.get()), "MPI_Gather");
+    check_mpi(MPI_Gather(&my_length, 1, mpi_type<std::int64_t>(), lengths.data(), 1, mpi_type<std::int64_t>(), root,
+                         comm_.get()),
+              "MPI_Gather");
     std::vector<std::string> texts(lengths.size());
     begin_exchange();
     if (rank_ == root) {

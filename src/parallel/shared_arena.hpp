@@ -55,6 +55,7 @@ class SharedArena {
   static constexpr int kPatientPolls = 20000;
   static constexpr int kCrowdedPolls = 100;
 
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): what nobody has written nobody reads, or touches its pages
   struct alignas(64) Cell {
     std::atomic<std::uint64_t> round{0};
     // Operands alternate between two regions: who writes one again has passed a round that all entered after reading

@@ -15,7 +15,7 @@ namespace bathys::parallel {
 namespace {
 
 constexpr int kMaxRanksShown = 16;
-constexpr double kNodeStagger_s = 1.0;  // node 0 speaks first; the next one only if that did not end the job
+constexpr double kNodeStaggerSeconds = 1.0;  // node 0 speaks first; the next one only if that did not end the job
 constexpr int kMaxStaggered = 10;
 // Ticks without a pulse after which a process counts as one that does not run.
 constexpr double kMissedPulses = 10;
@@ -68,7 +68,7 @@ void Watchdog::progress(std::string_view phase) {
 void Watchdog::phase(std::string_view phase) { board_.mine().phase.set(phase); }
 
 void Watchdog::watch() {
-  const double patience_s = limit_s_ + kNodeStagger_s * std::min(board_.node(), kMaxStaggered);
+  const double patience_s = limit_s_ + kNodeStaggerSeconds * std::min(board_.node(), kMaxStaggered);
   const auto tick = std::chrono::duration<double>(tick_s(limit_s_));
   // Idle time is counted in ticks of this thread: a job that the scheduler suspends as a whole is not idle meanwhile.
   std::int64_t seen_ns = 0, last_ns = NodeBoard::now_ns();
