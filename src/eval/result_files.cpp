@@ -67,10 +67,10 @@ void for_each_record(const std::vector<Request>& requests, const RecordTable& re
 // The OpenAI files: a line is written when all its answers are there, which come one after the other.
 class OpenAiFiles {
  public:
-  OpenAiFiles(const RunFolder& folder, OpenAiContext context)
+  OpenAiFiles(const RunFolder& folder, const OpenAiContext& context)
       : output_(folder.file("openai_output.jsonl")),
         errors_(folder.file("openai_errors.jsonl")),
-        context_(std::move(context)) {}
+        context_(context) {}
   void add(const Request& request, std::int32_t index, Json record) {
     if (request_ != nullptr && request_->line != request.line) flush();
     if (request_ == nullptr) request_ = &request;
