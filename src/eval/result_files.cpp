@@ -68,9 +68,7 @@ void for_each_record(const std::vector<Request>& requests, const RecordTable& re
 class OpenAiFiles {
  public:
   OpenAiFiles(const RunFolder& folder, const OpenAiContext& context)
-      : output_(folder.file("openai_output.jsonl")),
-        errors_(folder.file("openai_errors.jsonl")),
-        context_(context) {}
+      : output_(folder.file("openai_output.jsonl")), errors_(folder.file("openai_errors.jsonl")), context_(context) {}
   void add(const Request& request, std::int32_t index, Json record) {
     if (request_ != nullptr && request_->line != request.line) flush();
     if (request_ == nullptr) request_ = &request;
