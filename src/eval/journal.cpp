@@ -22,9 +22,12 @@ namespace bathys::eval {
 namespace {
 
 constexpr std::string_view kExtension = ".jsonl";
+constexpr int kMostStarts = 999'999'999;  // a larger number is none that a start gave, and leaves no room for the next
 constexpr std::string_view kRecordHead = R"({"record":)";
 constexpr std::string_view kItemHead = R"(,"item":)";
 constexpr const char* kInsteadOf = "instead_of";
+constexpr std::string_view kSeal = R"(,"sha256":")";  // of all that stands before it
+constexpr std::size_t kDigits = 64;
 constexpr const char* kCacheBytes = "cache_bytes";
 
 struct ProgressField {
@@ -70,6 +73,14 @@ std::optional<io::Hash128> read_hash(const std::string& text) {
   return whole ? std::optional(hash) : std::nullopt;
 }
 
+std::string seal(std::string_view body) { return fmt::format("{}{}{}\"}}", body, kSeal, io::sha256_hex(body)); }
+
+// Whether a line is as it was written: a byte that changed on the disk may leave JSON, but no seal.
+bool is_sealed(std::string_view line) {
+  const std::size_t end = kSeal.size() + kDigits + 2;
+  return line.size() > end && line == seal(line.substr(0, line.size() - end));
+}
+
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 }  // namespace
@@ -80,7 +91,7 @@ JournalName read_journal_name(const std::string& file) {
   const auto first = std::from_chars(file.data(), end, name.start);
   if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return {};
   const auto second = std::from_chars(first.ptr + 1, end, name.rank);
-  const bool whole = second.ec == std::errc() &&
+  const bool whole = second.ec == std::errc() && name.start <= kMostStarts &&
                      std::string_view(second.ptr, static_cast<std::size_t>(end - second.ptr)) == kExtension;
   return whole ? name : JournalName();
 }
@@ -146,7 +157,8 @@ void RecordTable::read_file(const std::string& path, int start, std::int64_t lea
       path, lines.bytes(), least_bytes);
   Progress progress;
   while (const auto line = lines.next(pulse)) {
-    // A line counts when it ends in a newline and parses: anything else is what a kill or a power loss left.
+    // A line counts when it ends in a newline and its seal holds: anything else is what a kill, a power loss or a bad
+    // disk left.
     if (!line->ended || !read_line(line->bytes, line->offset, file, progress)) ++damaged_lines_;
   }
   progress_[start].join(progress);
@@ -160,7 +172,7 @@ Progress RecordTable::progress() const {
 
 bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file, Progress& progress) {
   Json json;
-  if (try_parse_json(line, json) || !json.is_object()) return false;
+  if (!is_sealed(line) || try_parse_json(line, json) || !json.is_object()) return false;
   try {
     if (json.contains("start")) {
       files_[static_cast<std::size_t>(file)].header = read_header(json["start"]);
@@ -322,13 +334,13 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
-  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}}}})", header.number,
+  write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}})", header.number,
                     json_string(header.time), header.ranks, json_string(header.layout),
                     json_number(header.memory_gib)));
 }
 
-void JournalWriter::write(std::string_view line) {
-  const std::string whole = std::string(line) + '\n';
+void JournalWriter::write(std::string_view body) {
+  const std::string whole = seal(body) + '\n';
   io::write_all(fd_.get(), bytes_of(whole), path_);
   bytes_ += std::ssize(whole);
   if (++unsynced_ >= kSyncLines || since_sync_.seconds() >= kSyncSeconds) sync();
@@ -338,13 +350,13 @@ void JournalWriter::append(const Record& record, std::string_view item, const st
   std::string rest;
   if (instead_of) rest += fmt::format(R"(,"{}":"{}")", kInsteadOf, instead_of->hex());
   if (record.cache_bytes > 0) rest += fmt::format(R"(,"{}":{})", kCacheBytes, record.cache_bytes);
-  write(fmt::format("{}{}{}{}{}}}", kRecordHead, record.text, kItemHead, item, rest));
+  write(fmt::format("{}{}{}{}{}", kRecordHead, record.text, kItemHead, item, rest));
 }
 
 void JournalWriter::append_progress(const Progress& progress) {
   std::string text = R"({"progress":{)";
   for (const auto& field : kSeconds) text += fmt::format("\"{}\":{:.6f},", field.name, progress.*field.seconds);
-  write(text + fmt::format("\"prefill_rows\":{},\"decode_rows\":{},\"layers\":{}}}}}", progress.prefill_rows,
+  write(text + fmt::format("\"prefill_rows\":{},\"decode_rows\":{},\"layers\":{}}}", progress.prefill_rows,
                            progress.decode_rows, progress.layers.to_journal().dump()));
 }
 

@@ -25,6 +25,7 @@
 //                                   "instead_of" names the failed record that this one was asked for to replace,
 //                                   "cache_bytes" is what one takes that did not fit
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
+// Each ends with "sha256", of all bytes of the line before that member.
 namespace bathys::eval {
 
 struct PhaseSeconds {
@@ -152,7 +153,7 @@ class JournalWriter {
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }  // written so far
 
  private:
-  void write(std::string_view line);
+  void write(std::string_view body);  // of a line: its object without the closing brace
 
   std::string path_;
   io::Descriptor fd_;

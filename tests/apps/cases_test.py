@@ -99,7 +99,7 @@ class Streams(Scratch):
 
 class Start(Scratch):
     def test_a_summary_begins_with_the_first_start(self):
-        done = self.evaluate(WORK, "--max-seconds", "0.3", "--grace-seconds", "0")
+        done = self.evaluate(WORK, "--row-budget", "4", "--max-seconds", "0.3", "--grace-seconds", "0")
         self.assertEqual(done.returncode, STOPPED, done.stderr)
         first = json.loads((self.folder / "run" / "manifest.json").read_text())["first_start"]
         time.sleep(1.1)  # times have whole seconds

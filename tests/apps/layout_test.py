@@ -112,7 +112,7 @@ class Layouts(Scratch):
         self.assert_goes_on()
 
     def test_a_time_limit_concerns_all_replicas(self):
-        done = self.evaluate(WORK, "--layout", "replicas=2", "--max-seconds", "1", "--grace-seconds", "0", ranks=2)
+        done = self.evaluate(WORK, "--layout", "replicas=2", "--row-budget", "4", "--max-seconds", "0.5", "--grace-seconds", "0", ranks=2)
         self.assertEqual(done.returncode, STOPPED, done.stderr)
         self.assert_goes_on("--layout", "replicas=2", ranks=2)
 
@@ -131,7 +131,7 @@ class Layouts(Scratch):
 
     def test_a_replica_that_has_ended_waits_for_a_slow_one(self):
         # One row a step: the long document takes its replica far longer than the watchdog waits.
-        long = request("long", "loglikelihood_rolling", text=" ".join(["and God said unto the children of Israel"] * 500))
+        long = request("long", "loglikelihood_rolling", text=" ".join(["and God said unto the children of Israel"] * 1200))
         short = "".join(request(f"short-{n}", "loglikelihood_rolling", text="and God said") for n in range(6))
         requests = self.write("requests.jsonl", long + short)
         begin = time.monotonic()

@@ -8,7 +8,7 @@ import re
 import shutil
 import unittest
 
-from harness import OK, ROOT, SHARDS, SOME_FAILED, USAGE, Scratch, run
+from harness import OK, ROOT, SHARDS, SOME_FAILED, USAGE, Scratch, resealed, run
 
 FULL = os.environ.get("BATHYS_FULL") == "1"
 
@@ -93,7 +93,7 @@ class Memory(Scratch):
         for journal in (self.folder / "run" / "journal").iterdir():
             text = journal.read_text()
             self.assertIn('"memory_gib":0.0003', text)
-            journal.write_text(text.replace('"memory_gib":0.0003', '"memory_gib":0.0'))
+            journal.write_text(resealed(text.replace('"memory_gib":0.0003', '"memory_gib":0.0')))
         whole = self.evaluate_synthetic(requests, None, ranks=2)
         self.assertEqual(whole.returncode, OK, whole.stderr)
         self.assertEqual(event(whole.stderr, "run")["on_record"], "20")

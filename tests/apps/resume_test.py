@@ -15,7 +15,7 @@ import sys
 import time
 import unittest
 
-from harness import (BAD_INPUT, CASES, OK, ROOT, SHARDS, SOME_FAILED, STOPPED, USAGE, Scratch, command, environment, read_lines, run)
+from harness import (BAD_INPUT, CASES, OK, ROOT, SHARDS, SOME_FAILED, STOPPED, USAGE, Scratch, command, environment, read_lines, resealed, run)
 
 WORK = CASES / "work_200.jsonl"
 FULL = os.environ.get("BATHYS_FULL") == "1"
@@ -136,7 +136,7 @@ class Resume(Scratch):
                  ("groups=2", 2, signal.SIGUSR1)]
         for step, (layout, ranks, what) in enumerate(steps):
             with self.subTest(step):
-                process = self.start("--grace-seconds", "0", "--layout", layout, ranks=ranks)
+                process = self.start("--grace-seconds", "0", "--layout", layout, ranks=ranks, rows=5)  # four stops in one run
                 self.wait_for_records(process, records + 15)
                 if what == signal.SIGKILL:  # one rank, not the launcher
                     os.kill(children_of(process.pid)[-1], signal.SIGKILL)
@@ -241,7 +241,7 @@ class Resume(Scratch):
         self.assertTrue(all(again[key] == 1 for key in survivors))
 
     def test_a_time_limit_stops_and_the_same_command_goes_on(self):
-        done = self.evaluate(WORK, "--max-seconds", "0.5", "--grace-seconds", "0")
+        done = self.evaluate(WORK, "--row-budget", "4", "--max-seconds", "0.5", "--grace-seconds", "0")
         self.assertEqual(done.returncode, STOPPED, done.stderr)
         self.assertEqual(json.loads((self.folder / "run" / "status.json").read_text())["state"], "cancelled")
         self.assertEqual(self.evaluate(WORK, fresh=False).returncode, OK)
@@ -269,7 +269,7 @@ class Resume(Scratch):
         self.assertEqual(self.evaluate(requests).returncode, OK)
         journal = next((self.folder / "run" / "journal").glob("*.jsonl"))
         changed = journal.read_text().replace('"stop":"the"', '"stop":"teh"')
-        (journal.parent / "000002-000000.jsonl").write_text(changed)
+        (journal.parent / "000002-000000.jsonl").write_text(resealed(changed))
         self.assert_refused(self.evaluate(requests, fresh=False), BAD_INPUT, "order", "000002-000000.jsonl")
 
     def test_ranks_that_wait_while_the_first_reads_and_merges_are_not_taken_for_stuck(self):

@@ -2,6 +2,7 @@
 #include "eval/journal.hpp"
 
 #include "eval/support.hpp"
+#include "io/hash.hpp"
 #include "io/temp_folder.hpp"
 
 #include <filesystem>
@@ -60,6 +61,9 @@ class JournalTest : public ::testing::Test {
     RecordTable table(requests_);
     table.read(folder_.path());
     return table;
+  }
+  static std::string sealed(const std::string& body) {
+    return fmt::format("{},\"sha256\":\"{}\"}}\n", body, io::sha256_hex(body));
   }
   std::string name(int number) const { return folder_.path(fmt::format("journal/{:06d}-000000.jsonl", number)); }
 
@@ -130,13 +134,24 @@ TEST_F(JournalTest, CountsDamageAndKeepsTheRest) {
   EXPECT_EQ(table.last_start(), 3);
 }
 
+TEST_F(JournalTest, SeesAChangeOfAnyByte) {
+  write(1, {record(0, 0, "x"), record(0, 1, "y")});
+  const std::string whole = slurp(name(1));
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] ^= 1;
+    spit(name(1), changed);
+    EXPECT_GE(read().damaged_lines(), 1) << at;
+  }
+}
+
 // A record of the right request that lacks a member, or has another in its place, is none: what reads it later need not
 // fear it.
 TEST_F(JournalTest, ARecordWithoutAllItsMembersIsDamage) {
-  const std::string line = std::string(R"({"record":)") + record(0, 0, "x").text + R"(,"item":)" + kItem + "}";
+  const std::string line = std::string(R"({"record":)") + record(0, 0, "x").text + R"(,"item":)" + kItem;
   write(1, {});
   const std::string header = slurp(name(1));
-  spit(name(1), header + line + "\n");
+  spit(name(1), header + sealed(line));
   EXPECT_EQ(read().n_present(), 1);
   const std::pair<const char*, const char*> damages[] = {
       {R"("usage":)", R"("usagf":)"},
@@ -156,7 +171,7 @@ TEST_F(JournalTest, ARecordWithoutAllItsMembersIsDamage) {
     std::string other = line;
     ASSERT_NE(other.find(whole), std::string::npos) << whole;
     other.replace(other.find(whole), std::string(whole).size(), damaged);
-    spit(name(1), header + other + "\n");
+    spit(name(1), header + sealed(other));
     const RecordTable table = read();
     EXPECT_EQ(table.n_present(), 0) << other;
     EXPECT_EQ(table.damaged_lines(), 1) << other;
@@ -269,10 +284,12 @@ TEST_F(JournalTest, AnAnswerGivenWhileOthersWereAskedForAgainContradictsAFailure
 TEST_F(JournalTest, ALineThatNamesNoRecordItReplacesIsDamaged) {
   write_again(1, record(0, 0, "good"), record(0, 0, "bad", false));
   const std::string whole = slurp(name(1));
-  const std::size_t digits = whole.rfind("\"}\n") - 32;
+  const std::size_t line = whole.find('\n') + 1;
+  const std::string body = whole.substr(line, whole.rfind(R"(,"sha256")") - line);
+  const std::size_t digits = body.find(R"("instead_of":")") + 14;
   for (const std::string& hash :
        {std::string(31, '0'), std::string(32, 'x'), std::string(16, '0') + "-" + std::string(15, '0')}) {
-    spit(name(1), whole.substr(0, digits) + hash + "\"}\n");
+    spit(name(1), whole.substr(0, line) + sealed(body.substr(0, digits) + hash + body.substr(digits + 32)));
     EXPECT_EQ(read().damaged_lines(), 1) << hash;
   }
   spit(name(1), whole);
@@ -302,7 +319,8 @@ TEST_F(JournalTest, NamesOfFilesAreReadAsTheyAreWritten) {
   EXPECT_EQ(journal_name({12, 3}), "000012-000003.jsonl");
   EXPECT_EQ(read_journal_name("000012-000003.jsonl").start, 12);
   EXPECT_EQ(read_journal_name("000012-000003.jsonl").rank, 3);
-  for (const char* other : {"000012.jsonl", "000012-.jsonl", "000012-000003.json", "x", "000012-000003.jsonl~"})
+  for (const char* other :
+       {"000012.jsonl", "000012-.jsonl", "000012-000003.json", "x", "000012-000003.jsonl~", "2147483647-000000.jsonl"})
     EXPECT_EQ(read_journal_name(other).start, 0) << other;
 }
 
