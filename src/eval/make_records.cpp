@@ -181,15 +181,22 @@ std::string generate_result(const Generate& body, const TaskContext& context, co
   return text + token_members(body, ids, generated);
 }
 
-bool all_finite(const engine::JobResult& result) {
-  for (const auto& scores : result.scores) {
-    for (const auto& score : scores) {
+RecordFailure not_finite() { return {"nonfinite_value", "a log-probability is not finite"}; }
+
+bool all_finite(const std::vector<std::vector<engine::TokenScore>>& scores) {
+  for (const auto& continuation : scores) {
+    for (const auto& score : continuation) {
       if (!std::isfinite(score.logprob)) return false;
     }
   }
-  for (const auto& generated : result.generated) {
-    for (const auto& token : generated.tokens) {
-      if (!generated.failure && !std::isfinite(token.logprob)) return false;
+  return true;
+}
+
+bool all_finite(const std::vector<engine::DrawnToken>& tokens) {
+  for (const auto& token : tokens) {
+    if (!std::isfinite(token.logprob)) return false;
+    for (const auto& [id, logprob] : token.top) {
+      if (!std::isfinite(logprob)) return false;
     }
   }
   return true;
@@ -198,7 +205,7 @@ bool all_finite(const engine::JobResult& result) {
 std::optional<RecordFailure> failure_of(const PreparedTask& task, const engine::JobResult& result) {
   if (task.failure) return task.failure;
   if (result.failure) return RecordFailure{result.failure->code, result.failure->message};
-  if (!all_finite(result)) return RecordFailure{"nonfinite_value", "a log-probability is not finite"};
+  if (!all_finite(result.scores)) return not_finite();
   return std::nullopt;
 }
 
@@ -229,6 +236,10 @@ std::vector<Record> make_records(const Request& request, const PreparedTask& tas
       const std::int32_t repeat = generated.repeat - request.first_repeat;
       if (generated.failure) {
         records.push_back(failure(request, repeat, {generated.failure->code, generated.failure->message}, usage));
+        continue;
+      }
+      if (!all_finite(generated.tokens)) {  // of one repeat: which others were drawn beside it changes no answer
+        records.push_back(failure(request, repeat, not_finite(), usage));
         continue;
       }
       const std::string text = request.dialect == Dialect::chat ? chat_result(body, task, context, generated, usage)

@@ -147,6 +147,29 @@ TEST(MakeRecords, NeverWritesAValueThatIsNotFinite) {
   EXPECT_EQ(record["error"]["code"], "nonfinite_value");
 }
 
+// What one repeat drew says nothing of the others, whichever were drawn together.
+TEST(MakeRecords, FailsOnlyTheRepeatWithAValueThatIsNotFinite) {
+  constexpr float kNone = -std::numeric_limits<float>::infinity();
+  const std::vector<std::int32_t> repeats{0, 1, 2};
+  const Request request =
+      request_of("generate_until", R"({"context":"a","repeats":3,"temperature":1,"top_logprobs":2})");
+  engine::JobResult result;
+  for (const std::int32_t repeat : repeats) {
+    result.generated.push_back(generated(" and", engine::Finish::length));
+    result.generated.back().repeat = repeat;
+    result.generated.back().tokens[0].top = {{1, -0.5F}, {2, repeat == 1 ? kNone : -1.0F}};
+  }
+  result.generated[2].tokens[0].logprob = kNone;
+  const PreparedTask task = prepare_task(request, nano_context(), repeats);
+  const auto records = make_records(request, task, nano_context(), repeats, result);
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_TRUE(records[0].ok);
+  for (const std::size_t failed : {1, 2}) {
+    EXPECT_FALSE(records[failed].ok);
+    EXPECT_EQ(Json::parse(records[failed].text)["error"]["code"], "nonfinite_value");
+  }
+}
+
 TEST(MakeRecords, ReportsWhyAGenerationEnded) {
   const std::string until = R"(,"until":["the"])";
   Json result = generated_result(until, ", and the", engine::Finish::stop);
