@@ -123,7 +123,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   std::string fresh(const std::string& name) const {
-    const std::string folder = path_ + "/" + name;
+    std::string folder = path_ + "/" + name;
     std::error_code error;
     fs::remove_all(folder, error);
     io::make_folder(folder);
@@ -166,11 +166,11 @@ std::vector<IoBenchLine> bench_io(const IoBenchOptions& options, std::ostream& o
     cold(files);
     load.push_back(seconds_of([&] { load_shards(shards); }));
   }
-  const std::vector<IoBenchLine> lines = {{"convert", "copy", source_bytes, median(convert), median(copy)},
-                                          {"verify", "read", shard_bytes, median(verify), median(read)},
-                                          {"load", "read", shard_bytes, median(load), median(read)},
-                                          {"verify", "copy", shard_bytes, median(verify), median(shard_copy)},
-                                          {"load", "copy", shard_bytes, median(load), median(shard_copy)}};
+  std::vector<IoBenchLine> lines = {{"convert", "copy", source_bytes, median(convert), median(copy)},
+                                    {"verify", "read", shard_bytes, median(verify), median(read)},
+                                    {"load", "read", shard_bytes, median(load), median(read)},
+                                    {"verify", "copy", shard_bytes, median(verify), median(shard_copy)},
+                                    {"load", "copy", shard_bytes, median(load), median(shard_copy)}};
   for (const IoBenchLine& line : lines) {
     const double gigabytes = static_cast<double>(line.bytes) / 1e9;
     out << fmt::format("{:8} bytes={} seconds={:.3f} gb_per_s={:.2f} plain_{}_gb_per_s={:.2f} ratio={:.2f}\n",

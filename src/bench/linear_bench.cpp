@@ -41,11 +41,10 @@ const std::vector<Case> kCases = {
     {"bf16", "dense", 2304, 5120, Inputs::gauss}, {"f32", "dense", 2304, 5120, Inputs::gauss}};
 
 WeightKind kind_of(const std::string& name) {
-  static const std::map<std::string, WeightKind> kKinds = {
+  static const std::map<std::string, WeightKind> kinds = {
       {"fp4", WeightKind::fp4}, {"fp8", WeightKind::fp8}, {"bf16", WeightKind::bf16}, {"f32", WeightKind::f32}};
-  const auto found = kKinds.find(name);
-  require(found != kKinds.end(), ExitCode::usage, "bench linear: unknown kind {}, expected fp4, fp8, bf16 or f32",
-          name);
+  const auto found = kinds.find(name);
+  require(found != kinds.end(), ExitCode::usage, "bench linear: unknown kind {}, expected fp4, fp8, bf16 or f32", name);
   return found->second;
 }
 

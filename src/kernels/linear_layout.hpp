@@ -29,7 +29,7 @@ BATHYS_FUNCTION PackedLayout packed_layout(WeightKind kind, std::int64_t n, std:
   out.blocks = (k + kBlock - 1) / kBlock;
   const std::int64_t scales = kind == WeightKind::fp4 ? out.blocks * kPanel : kind == WeightKind::fp8 ? out.blocks : 0;
   out.scale_bytes = (scales + 63) / 64 * 64;
-  out.block_bytes = kBlock * kPanel * (kind == WeightKind::f32 ? 4 : kind == WeightKind::bf16 ? 2 : 1);
+  out.block_bytes = std::int64_t{kBlock} * kPanel * (kind == WeightKind::f32 ? 4 : kind == WeightKind::bf16 ? 2 : 1);
   if (kind == WeightKind::fp4) out.block_bytes /= 2;
   out.panel_bytes = out.scale_bytes + out.blocks * out.block_bytes;
   return out;
@@ -55,9 +55,9 @@ BATHYS_FUNCTION std::int64_t code_offset(WeightKind kind, int r, int j) {
     case WeightKind::fp8:
       return (j / 2 * kPanel + r) * 2 + j % 2;
     case WeightKind::bf16:
-      return ((j / 2 * kPanel + r) * 2 + j % 2) * 2;
+      return ((std::int64_t{j} / 2 * kPanel + r) * 2 + j % 2) * 2;
     default:
-      return (j * kPanel + r) * 4;
+      return (std::int64_t{j} * kPanel + r) * 4;
   }
 }
 
