@@ -96,6 +96,7 @@ void add_bench(CLI::App& program, Commands& commands) {
   add_io(*app, commands);
   CLI::App* const linear = app->add_subcommand("linear", "Linear layers on packed weights, one process");
   const auto options = std::make_shared<Options>();
+  options->session.watchdog_s = 0;  // measurements take as long as they are asked to
   linear->add_option("--kinds", options->linear.kinds, "weights: fp4 fp8 bf16 f32 (default all)")->delimiter(',');
   linear->add_option("--rows", options->linear.rows, "rows of inputs (default 1,4,16,64,256)")
       ->delimiter(',')

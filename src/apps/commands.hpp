@@ -42,8 +42,7 @@ void flush_output();
 // Declares `--name on|off` with a default, shown in the help.
 void add_switch(CLI::App& options, const std::string& name, bool& value, const std::string& help);
 
-// Declares what commands that work on files with any number of ranks have in common: --single-process,
-// --watchdog-seconds.
-void add_file_session_options(CLI::App& app, parallel::SessionOptions& session);
+// Declares what commands on any number of ranks have in common: --single-process, --watchdog-seconds.
+void add_session_options(CLI::App& app, parallel::SessionOptions& session);
 
 }  // namespace bathys::apps

@@ -22,7 +22,6 @@ struct Options {
 double rate_gib_s(std::uint64_t bytes, double seconds) { return static_cast<double>(bytes) / 0x1p30 / seconds; }
 
 ExitCode convert_model(parallel::Session& session, const Options& options) {
-  parallel::install_signal_handlers();
   const auto alive = [&] { session.watchdog().progress("convert"); };
   if (options.to == "shards") {
     convert::ConvertOptions how;
@@ -60,8 +59,9 @@ void add_convert(CLI::App& program, Commands& commands) {
   app->add_option("--to", options->to, "shards: HDF5; safetensors: shards as a checkpoint again, byte for byte")
       ->check(CLI::IsMember({"shards", "safetensors"}))
       ->capture_default_str();
-  add_file_session_options(*app, options->session);
+  add_session_options(*app, options->session);
   commands.push_back({app, [options] {
+                        parallel::install_signal_handlers();
                         return parallel::run_session(options->session, [&](parallel::Session& session) {
                           return convert_model(session, *options);
                         });

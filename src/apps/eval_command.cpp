@@ -133,16 +133,14 @@ std::optional<model::MemoryBudget> plan_memory(parallel::Session& session, const
 }
 
 ExitCode evaluate(parallel::Session& session, const Options& options) {
-  // 1. Signals ask for a stop from here on.
-  parallel::install_signal_handlers();
   const Timer timer;
-  // 2. The model's index, config and tokenizer; no weights yet.
+  // 1. The model's index, config and tokenizer; no weights yet.
   RunOptions run_options = options.run;
   if (options.no_new_answers) run_options.layout.clear();  // no model runs in it
   const OpenModel open = open_model(session, run_options);
   parallel::agree(session.world(), [&] { check_options(options, open); });
   if (options.dry_run) return estimate(session, open, options, make_subject(open, options, session));
-  // 3. The requests, all of them, and what an earlier start has answered.
+  // 2. The requests, all of them, and what an earlier start has answered.
   eval::EvalOptions eval_options = options.eval;
   eval_options.share = parallel::agree(
       session.world(), [&] { return options.share.empty() ? eval::Share() : eval::read_share(options.share); });
@@ -152,14 +150,14 @@ ExitCode evaluate(parallel::Session& session, const Options& options) {
   eval_options.max_in_flight = 2 * sequences_alive(options.run);
   eval_options.cpus = session.cpus();
   eval::EvalRun run(session.world(), &session.watchdog(), eval_options, make_subject(open, options, session));
-  // 4. The weights, and the work.
+  // 3. The weights, and the work.
   std::optional<model::MemoryBudget> memory;
   if (!options.no_new_answers) memory = plan_memory(session, open, options, run);
   if (memory) {
     const RunningModel running = start_model(session, open, options.run, *memory);
     run.work(*running.engine, *running.grid, timer.seconds());
   }
-  // 5. The result files and the table.
+  // 4. The result files and the table.
   std::string table, cause;
   const ExitCode code = run.finish(table, cause);
   if (memory) report_memory(session, *memory);  // what finish() took is in the peak
@@ -214,6 +212,7 @@ void add_eval(CLI::App& program, Commands& commands) {
   app->add_option("--max-failed", eval.max_failed, "stop when more answers failed (default: no limit)")
       ->check(whole_number(0));
   commands.push_back({app, [options] {
+                        parallel::install_signal_handlers();
                         return parallel::run_session(options->run.session, [&](parallel::Session& session) {
                           return evaluate(session, *options);
                         });

@@ -9,7 +9,6 @@
 #include "eval/task.hpp"
 #include "io/output.hpp"
 #include "parallel/agree.hpp"
-#include "parallel/watchdog.hpp"
 
 #include <array>
 #include <memory>
@@ -50,7 +49,8 @@ ExitCode generate(parallel::Session& session, const Options& options) {
   });
   const RunningModel running = start_model(session, open, options.run, announce_memory(session, open, options.run));
   running.engine->submit(std::get<engine::GenerateJob>(task.job));
-  while (running.engine->step()) session.watchdog().progress("generate");
+  while (running.engine->step()) {
+  }
   const std::vector<engine::JobResult> results = running.engine->take_finished();
   require(results.size() == 1, ExitCode::internal, "the engine gave {} answers to one prompt; please report this",
           results.size());

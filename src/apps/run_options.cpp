@@ -9,6 +9,7 @@
 #include "core/process_memory.hpp"
 #include "model/weight_packer.hpp"
 #include "parallel/agree.hpp"
+#include "parallel/signals.hpp"
 #include "parallel/watchdog.hpp"
 
 #include <algorithm>
@@ -49,12 +50,7 @@ void add_run_options(CLI::App& app, RunOptions& options) {
       ->capture_default_str();
   add_switch(app, "--checksums", options.checksums, "check every byte of the weights while loading");
   app.add_flag("--direct", options.direct, "every rank reads its own part of the weights (parallel file systems)");
-  app.add_flag("--single-process", options.session.single_process,
-               "one process is meant, although the Slurm step has more tasks");
-  app.add_option("--watchdog-seconds", options.session.watchdog_s,
-                 "end a job in which nothing moves for so long; 0: never")
-      ->check(number(0))
-      ->capture_default_str();
+  add_session_options(app, options.session);
 }
 
 eval::TaskContext OpenModel::tasks() const {
@@ -141,7 +137,10 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   load_options.checksums = options.checksums;
   load_options.direct = options.direct;
   if (open.shards.synthetic) load_options.read_ahead = std::clamp(session.threads(), 1, 8);
-  load_options.progress = [&] { session.watchdog().progress("load weights"); };
+  load_options.progress = [&] {
+    session.watchdog().progress("load weights");
+    parallel::end_if_stop_requested("the weights to be loaded");  // the scheduler may not wait until they are
+  };
   weights::LoadReport report;
   const ProcessMemory before = process_memory();
   running.model =
@@ -154,6 +153,10 @@ RunningModel start_model(parallel::Session& session, const OpenModel& open, cons
   engine_options.cache_bytes = budget.caches;
   engine_options.max_sequences = sequences_alive(options);
   running.engine = std::make_unique<engine::Engine>(*running.model, &open.tokenizer, engine_options);
+  running.model->on_layer([&session, engine = running.engine.get()](int layer) {
+    session.watchdog().progress(fmt::format("step {}, layer {}", engine->counters().steps, layer),
+                                parallel::Pace::compute);
+  });
   return running;
 }
 

@@ -25,7 +25,6 @@ struct Options {
 };
 
 ExitCode synth(parallel::Session& session, const Options& options) {
-  parallel::install_signal_handlers();
   const convert::SourceModel model =
       parallel::agree(session.world(), [&] { return convert::synthesize(options.config, options.synth); });
   const auto alive = [&] { session.watchdog().progress("synth"); };
@@ -62,8 +61,9 @@ void add_synth(CLI::App& program, Commands& commands) {
   app->add_option("--seed", options->synth.seed, "of the weights")->check(whole_number(0))->capture_default_str();
   app->add_option("--tokenizer", options->synth.tokenizer,
                   "tokenizer.json of the model (default: one made for the config, a token for each byte)");
-  add_file_session_options(*app, options->session);
+  add_session_options(*app, options->session);
   commands.push_back({app, [options] {
+                        parallel::install_signal_handlers();
                         return parallel::run_session(
                             options->session, [&](parallel::Session& session) { return synth(session, *options); });
                       }});

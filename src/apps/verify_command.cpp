@@ -19,7 +19,6 @@ struct Options {
 };
 
 ExitCode verify_shards(parallel::Session& session, const Options& options) {
-  parallel::install_signal_handlers();
   convert::VerifyOptions verify = options.verify;
   verify.alive = [&] { session.watchdog().progress("verify"); };
   const convert::VerifyReport report = convert::verify(session.world(), options.shards, verify);
@@ -39,8 +38,9 @@ void add_verify(CLI::App& program, Commands& commands) {
   app->add_option("SHARD_DIR", options->shards, "folder of shards")->required();
   app->add_option("--checkpoint", options->verify.checkpoint, "checkpoint folder to compare the payload with");
   add_switch(*app, "--checksums", options->verify.checksums, "read every byte; off: structure alone");
-  add_file_session_options(*app, options->session);
+  add_session_options(*app, options->session);
   commands.push_back({app, [options] {
+                        parallel::install_signal_handlers();
                         return parallel::run_session(options->session, [&](parallel::Session& session) {
                           return verify_shards(session, *options);
                         });

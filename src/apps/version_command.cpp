@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "apps/commands.hpp"
+#include "apps/validators.hpp"
 #include "core/exit_code.hpp"
 #include "io/output.hpp"
 #include "parallel/session.hpp"
+#include "parallel/watchdog.hpp"
 
 #include <string>
+
+#include <fmt/format.h>
 
 namespace bathys::apps {
 
@@ -30,11 +34,14 @@ void add_switch(CLI::App& options, const std::string& name, bool& value, const s
       ->type_name("on|off");
 }
 
-void add_file_session_options(CLI::App& app, parallel::SessionOptions& session) {
+void add_session_options(CLI::App& app, parallel::SessionOptions& session) {
   app.add_flag("--single-process", session.single_process,
                "one process is meant, although the Slurm step has more tasks");
-  app.add_option("--watchdog-seconds", session.watchdog_s, "end a job in which nothing moves for so long; 0: never")
-      ->check(CLI::NonNegativeNumber)
+  app.add_option(
+         "--watchdog-seconds", session.watchdog_s,
+         fmt::format("end a job in which a rank hangs for so long, in work on files {:g} times as long; 0: never",
+                     parallel::kFilesFactor))
+      ->check(number(0))
       ->capture_default_str();
 }
 

@@ -205,12 +205,12 @@ void EvalRun::State::loop(engine::Engine& engine) {
       take_requests(engine);
     }
     engine.step();
+    if (watchdog != nullptr) watchdog->progress(fmt::format("after step {}", engine.counters().steps));
     for (engine::JobResult& result : engine.take_finished()) {
       keep(in_flight.at(result.tag), result);
       in_flight.erase(result.tag);
     }
     count_engine(engine);
-    if (watchdog != nullptr) watchdog->progress(fmt::format("step {}", engine.counters().steps));
     note_progress();
     report_status(flags.stop ? "cancelling" : "in_progress", false);
     flags = decide(engine.pending());

@@ -117,6 +117,7 @@ std::vector<HeadAnswer> Model::head(std::span<const HeadQuery> queries) {
   const auto at_once = static_cast<std::size_t>(state_->options.head_rows);
   for (std::size_t first = 0; first < queries.size(); first += at_once) {
     const std::size_t n = std::min(at_once, queries.size() - first);
+    if (state_->layer_begins) state_->layer_begins(state_->config.n_layers);
     state_->answer(queries.subspan(first, n), std::span(answers).subspan(first, n));
   }
   return answers;

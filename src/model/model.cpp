@@ -66,6 +66,7 @@ CacheArena& Model::caches() { return state_->caches; }
 Sequence Model::fork(const Sequence& from) { return state_->caches.fork(state_->exec, from); }
 std::int64_t Model::wanted() const { return state_->plan.wanted(); }
 void Model::observe(Observer* observer) { state_->observer = observer; }
+void Model::on_layer(std::function<void(int layer)> begins) { state_->layer_begins = std::move(begins); }
 const std::vector<LayerCounters>& Model::counters() const { return state_->counters; }
 std::int64_t Model::weight_bytes() const { return state_->weights.packed_bytes; }
 std::int64_t Model::workspace_bytes() const { return state_->work.bytes(); }
@@ -84,8 +85,10 @@ std::vector<RowFailure> Model::run(const Step& step) {
   const StepContext c{s.exec, s.config, s.caches.layout(),  s.plan,    s.groups,
                       s.work, s.grid,   s.compressed_freqs, s.observer};
   Stream stream = s.start(c);
-  for (int layer = 0; layer < s.config.n_layers && s.groups.stream(layer).total > 0; ++layer)
+  for (int layer = 0; layer < s.config.n_layers && s.groups.stream(layer).total > 0; ++layer) {
+    if (s.layer_begins) s.layer_begins(layer);
     stream = s.run_layer(c, layer, stream);
+  }
   s.finish(c, stream);
   s.plan.commit(step, s.weights.token_map);
   return s.failures(step);

@@ -6,6 +6,7 @@
 #include "model/step.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -81,6 +82,9 @@ class Model {
 
   // Who watches the next steps; null: nobody.  It must outlive them.
   void observe(Observer* observer);
+  // Called as each layer of a step begins, and with n_layers before each chunk of the head: a sign that the model
+  // moves.
+  void on_layer(std::function<void(int layer)> begins);
   // Rows that each layer has run so far, shared ones once.
   [[nodiscard]] const std::vector<LayerCounters>& counters() const;
   // Bytes of this rank's memory (on a device: of the device's).

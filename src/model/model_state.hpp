@@ -23,6 +23,7 @@ struct Model::State {
   kernels::Vec<const float> window_freqs, compressed_freqs;
   std::vector<std::int64_t> vocab_bytes;  // per rank, of one row of float32 logits
   Observer* observer = nullptr;
+  std::function<void(int layer)> layer_begins;
   std::vector<LayerCounters> counters;
 
   // model.cpp

@@ -12,9 +12,10 @@
 namespace bathys::parallel {
 namespace {
 
-// Between two words to the waiting ranks: often enough for the watchdog's limit, seldom enough to cost nothing.
+// Between two words to the waiting ranks: often enough for the watchdog (kFilesFactor within its patience), seldom
+// enough to cost nothing.
 double interval_s(const Watchdog* watchdog) {
-  return watchdog == nullptr || watchdog->limit_s() <= 0 ? 1.0 : std::min(1.0, watchdog->limit_s() / 10);
+  return watchdog == nullptr || watchdog->limit_s() <= 0 ? 1.0 : std::min(1.0, watchdog->limit_s());
 }
 
 // Whether rank 0 is still at it.

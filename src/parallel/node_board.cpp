@@ -55,7 +55,6 @@ std::unique_ptr<NodeBoard> NodeBoard::alone() {
   state->own_memory.resize(kHeaderBytes + sizeof(Slot));
   state->place(state->own_memory.data(), true);
   state->slots[0].progress_ns = now_ns();
-  state->slots[0].pulse_ns = now_ns();
   return std::unique_ptr<NodeBoard>(new NodeBoard(std::move(state)));
 }
 
@@ -95,7 +94,6 @@ std::unique_ptr<NodeBoard> NodeBoard::over_node() {
   Slot& mine = state->slots[state->local_rank];
   mine.rank = world_rank;
   mine.progress_ns = now_ns();
-  mine.pulse_ns = now_ns();
   check_mpi(MPI_Barrier(state->node_comm.get()), "MPI_Barrier");  // and say whose they are
   return std::unique_ptr<NodeBoard>(new NodeBoard(std::move(state)));
 }

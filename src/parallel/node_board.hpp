@@ -47,7 +47,8 @@ class NodeBoard {
   struct Slot {
     std::atomic<std::int64_t> rank{0};
     std::atomic<std::int64_t> progress_ns{0};  // steady clock, common to all processes of a node
-    std::atomic<std::int64_t> pulse_ns{0};     // last sign of life of the process, whatever its main thread does
+    std::atomic<std::int64_t> pulse_ns{0};     // last sign of life of the process, whatever its main thread does; 0: it
+                                               // gives none, before its watchdog begins and after it has ended
     std::atomic<std::int64_t> n_calls{0};      // collectives entered so far
     SharedText<12> phase;
     SharedText<3> call;  // the collective being executed, empty between two

@@ -173,7 +173,7 @@ struct Session::State {
     threads = choose_threads_of_rank(*world, *board, options.threads, cpus);
     device = choose_device_of_rank(*world, *board);
     kokkos.emplace(threads.threads, device);
-    watchdog.emplace(*board, world->size() > 1 ? options.watchdog_s : 0, mpi.may_call_from_threads());
+    watchdog.emplace(*board, options.watchdog_s, mpi.may_call_from_threads());
   }
 
   Launch launch;

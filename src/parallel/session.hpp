@@ -18,7 +18,7 @@ class Watchdog;
 struct SessionOptions {
   int threads = 0;              // of each rank; 0: chosen as threads.hpp says
   bool single_process = false;  // one process is wanted although the job step has more tasks
-  double watchdog_s = 600;      // a job without progress for so long is ended; 0: never
+  double watchdog_s = 45;       // a job in which a rank hangs for so long is ended (watchdog.hpp); 0: never
   log::Level log_level = log::Level::info;
 };
 

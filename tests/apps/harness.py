@@ -44,6 +44,19 @@ def run(*arguments, ranks=1, timeout=240, env=None, **options):
     return subprocess.run(command(*arguments, ranks=ranks), env=env or environment(), text=True, timeout=timeout, **options)
 
 
+def children_of(parent, alive=False):
+    """Ids of the processes that `parent` started, ascending; `alive`: without those that have ended and wait to be asked."""
+    children = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # gone by now
+            continue
+        if int(fields[1]) == parent and not (alive and fields[0] == "Z"):
+            children.append(int(stat.parent.name))
+    return sorted(children)
+
+
 def read_lines(path):
     with open(path, encoding="utf-8", newline="\n") as lines:
         return [json.loads(line) for line in lines.read().split("\n") if line]

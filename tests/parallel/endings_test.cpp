@@ -107,6 +107,21 @@ TEST(Endings, AProcessThatDoesNotRunIsNamed) {
   EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step 9\" for [0-9.]+ s, NOT RUNNING")));
 }
 
+TEST(Endings, AProcessThatDoesNotRunEndsTheJobThoughNobodyWaitsForIt) {
+  const Ending ending = run_ranks(3, "freeze_apart --watchdog 1.5");
+  EXPECT_EQ(ending.code, 70) << ending.output;
+  EXPECT_LT(ending.seconds, 25);
+  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+  EXPECT_THAT(ending.output, ::testing::ContainsRegex("error: rank 2 has not run for [0-9.]+ s \\(watchdog limit 5 s"));
+  EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 2 in \"step 9\" for [0-9.]+ s, NOT RUNNING for"));
+  EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step [0-9]+\" for [0-9.]+ s, NOT RUNNING")));
+}
+
+TEST(Endings, ARankThatHasEndedIsNotMissed) {
+  const Ending ending = run_ranks(2, "leave_apart --watchdog 1.5");
+  EXPECT_EQ(ending.code, 0) << ending.output;
+}
+
 TEST(Endings, SlowProgressIsProgress) {
   const Ending ending = run_ranks(2, "slow --watchdog 1.5");
   EXPECT_EQ(ending.code, 0) << ending.output;

@@ -22,6 +22,7 @@ namespace bathys::parallel {
 namespace {
 
 constexpr auto kForever = std::chrono::hours(1);
+constexpr int kUntilMissed = 80;  // steps in which a process that stands still is found
 
 // What ranks other than the one that fails do: they wait for it in a collective.
 void join_the_others(Session& session) {
@@ -49,11 +50,23 @@ ExitCode throw_alone(Session& session) {
 ExitCode throw_everywhere(Session&) { throw std::runtime_error("the same on all ranks"); }
 
 ExitCode hang_alone(Session& session) {
-  session.watchdog().progress("step 7");
+  session.watchdog().progress("step 7", Pace::compute);
   if (is_last(session)) {
     session.watchdog().phase("a loop without end");
     std::this_thread::sleep_for(kForever);
   }
+  return finish(session);
+}
+
+void take_steps(Session& session, int n) {
+  for (int step = 0; step < n; ++step) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    session.watchdog().progress("step " + std::to_string(step), Pace::compute);
+  }
+}
+
+ExitCode work_slowly(Session& session) {
+  take_steps(session, 20);
   return finish(session);
 }
 
@@ -65,12 +78,20 @@ ExitCode freeze(Session& session) {
   return finish(session);
 }
 
-ExitCode work_slowly(Session& session) {
-  for (int step = 0; step < 20; ++step) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    session.watchdog().progress("step " + std::to_string(step));
-  }
-  return finish(session);
+// As a replica of its own, for which the others do not wait yet.
+ExitCode freeze_apart(Session& session) {
+  session.watchdog().progress("step 9");
+  join_the_others(session);
+  if (is_last(session)) std::raise(SIGSTOP);
+  take_steps(session, kUntilMissed);
+  return ExitCode::ok;
+}
+
+// Ranks that end at different times.
+ExitCode leave_apart(Session& session) {
+  join_the_others(session);
+  if (!is_last(session)) take_steps(session, kUntilMissed);
+  return ExitCode::ok;
 }
 
 ExitCode be_killed(Session& session) {
@@ -91,9 +112,12 @@ ExitCode be_stopped(Session& session) {
 
 int probe(int argc, char** argv) {
   const std::map<std::string, std::function<ExitCode(Session&)>> modes = {
-      {"finish", finish},   {"gate", fail_at_a_gate}, {"throw", throw_alone}, {"throw_all", throw_everywhere},
-      {"hang", hang_alone}, {"freeze", freeze},       {"slow", work_slowly},  {"kill", be_killed},
-      {"stop", be_stopped}};
+      {"finish", finish},          {"gate", fail_at_a_gate},
+      {"throw", throw_alone},      {"throw_all", throw_everywhere},
+      {"hang", hang_alone},        {"freeze", freeze},
+      {"slow", work_slowly},       {"kill", be_killed},
+      {"stop", be_stopped},        {"freeze_apart", freeze_apart},
+      {"leave_apart", leave_apart}};
   SessionOptions options;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--single-process") == 0) options.single_process = true;

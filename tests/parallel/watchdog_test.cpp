@@ -37,10 +37,10 @@ TEST(Watchdog, ProgressKeepsTheProcessAliveAndItsLineNamesThePhase) {
   Watchdog watchdog(*board, 0.5, false);
   for (int i = 0; i < 12; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    watchdog.progress("step " + std::to_string(i));
+    watchdog.progress("step " + std::to_string(i), Pace::compute);
   }
-  EXPECT_THAT(describe_stuck(*board, 1.25, 0.5), HasSubstr("no progress for 1.2 s (watchdog limit 0.5 s) on host"));
-  EXPECT_THAT(describe_stuck(*board, 1.25, 0.5), HasSubstr("rank 0 in \"step 11\""));
+  EXPECT_THAT(describe_stuck(*board, "no progress for 1.2 s", 0.5), HasSubstr("no progress for 1.2 s on host"));
+  EXPECT_THAT(describe_stuck(*board, "no progress for 1.2 s", 0.5), HasSubstr("rank 0 in \"step 11\""));
 }
 
 TEST(Watchdog, WithoutProgressTheProcessEndsWithSeventyAndOneLine) {
@@ -48,10 +48,36 @@ TEST(Watchdog, WithoutProgressTheProcessEndsWithSeventyAndOneLine) {
       {
         const auto board = NodeBoard::alone();
         Watchdog watchdog(*board, 0.2, false);
-        watchdog.progress("a loop without end");
+        watchdog.progress("a loop without end", Pace::compute);
         std::this_thread::sleep_for(std::chrono::seconds(30));
       },
-      ::testing::ExitedWithCode(70), "bathys: error: no progress.*a loop without end.*outside collectives");
+      ::testing::ExitedWithCode(70), "no progress.*limit 0.2 s.*a loop without end.*outside collectives");
+}
+
+TEST(Watchdog, FilesAreGivenMoreTime) {
+  {
+    const auto board = NodeBoard::alone();
+    Watchdog watchdog(*board, 0.1, false);
+    watchdog.progress("a file system that fails over");
+    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  }
+  EXPECT_EXIT(
+      {
+        const auto board = NodeBoard::alone();
+        Watchdog watchdog(*board, 0.05, false);
+        watchdog.progress("a file that never comes");
+        std::this_thread::sleep_for(std::chrono::seconds(30));
+      },
+      ::testing::ExitedWithCode(70), "no progress.*limit 0.6 s.*a file that never comes");
+}
+
+TEST(Watchdog, AProcessThatHasEndedIsNotMissed) {
+  const auto board = NodeBoard::alone();
+  {
+    const Watchdog watchdog(*board, 0.1, false);
+    EXPECT_NE(board->mine().pulse_ns.load(), 0);
+  }
+  EXPECT_EQ(board->mine().pulse_ns.load(), 0);
 }
 
 }  // namespace
