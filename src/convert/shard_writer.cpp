@@ -29,8 +29,7 @@ namespace {
 // Large datasets start at file-system blocks and stripes; small ones at cache lines.
 constexpr std::uint64_t kLargeBytes = std::uint64_t{1} << 20;
 constexpr std::size_t kCacheBytes = std::size_t{256} << 10;
-constexpr std::size_t kSlots = 3;   // pieces in memory: one being written, two being read
-constexpr std::size_t kHinted = 6;  // pieces that the kernel is asked to fetch before they are read
+constexpr std::size_t kSlots = 3;  // pieces in memory: one being written, two being read
 constexpr const char* kMarkSuffix = ".mark";
 constexpr io::h5::Alignment kSmall{1, 64};
 constexpr io::h5::Alignment kLarge{kLargeBytes, std::uint64_t{4} << 20};
@@ -152,11 +151,12 @@ ShardWriter::ShardWriter(const SourceModel& source, const std::string& folder, c
     leave();
     throw;
   }
-  for (std::size_t i = 0; i < kHinted; ++i) will_need(next_ + i);
   std::vector<Slot> slots(kSlots);
   for (Slot& slot : slots) slot.buffer = io::Buffer(io::kPieceBytes);
-  ahead_.emplace(pieces_.size() - next_, std::move(slots),
-                 [this, first = next_](std::size_t job, Slot& slot) { fill(first + job, slot); });
+  ahead_.emplace(
+      pieces_.size() - next_, std::move(slots),
+      [this, first = next_](std::size_t job, Slot& slot) { fill(first + job, slot); },
+      [this, first = next_](std::size_t job) { will_need(first + job); });
 }
 
 void ShardWriter::list_pieces() {
@@ -216,14 +216,12 @@ void ShardWriter::read_places() {
 }
 
 void ShardWriter::will_need(std::size_t piece) const {
-  if (piece >= pieces_.size()) return;
   const DatasetSource input(source_, datasets_[pieces_[piece].dataset]);
   const std::uint64_t at = pieces_[piece].number * io::kPieceBytes;
   input.will_need(at, std::min(io::kPieceBytes, input.bytes() - at));
 }
 
 void ShardWriter::fill(std::size_t number, Slot& slot) const {
-  will_need(number + kHinted);
   const Piece& piece = pieces_[number];
   const std::size_t dataset = datasets_[piece.dataset];
   if (piece.number == 0) check_linear_scales(source_, dataset);

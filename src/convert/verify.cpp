@@ -136,13 +136,10 @@ class Verification {
       return *shards.at(table_[piece.dataset].file);
     };
     const auto will_need = [&](std::size_t job) {
-      if (job >= pieces.size()) return;
       shard_of(pieces[job]).will_need(index_.datasets[pieces[job].dataset], pieces[job].number);
     };
-    io::ReadAhead<Slot> ahead(pieces.size(), std::move(slots), [&](std::size_t job, Slot& slot) {
-      will_need(job + kHinted);
-      check_piece(shard_of(pieces[job]), pieces[job], slot);
-    });
+    const auto check = [&](std::size_t job, Slot& slot) { check_piece(shard_of(pieces[job]), pieces[job], slot); };
+    io::ReadAhead<Slot> ahead(pieces.size(), std::move(slots), check, will_need);
     std::size_t next = 0;
     const auto step = [&]() -> std::optional<std::uint64_t> {
       if (next++ == pieces.size()) return std::nullopt;
@@ -172,7 +169,6 @@ class Verification {
   }
 
   static constexpr std::size_t kSlots = 3;
-  static constexpr std::size_t kHinted = 6;  // pieces that the kernel is asked to fetch before they are read
 
   parallel::Collectives& world_;
   std::string folder_;

@@ -10,10 +10,6 @@ namespace {
 constexpr std::int64_t kFirstBlocks = 4;
 constexpr std::int64_t kMaxBlocksPerSlab = 256;
 
-UnmanagedView<std::uint8_t*> span_of(std::uint8_t* data, std::int64_t bytes) {
-  return UnmanagedView<std::uint8_t*>(data, static_cast<std::size_t>(bytes));
-}
-
 #ifdef BATHYS_POISON
 constexpr bool kPoison = true;
 #else
@@ -24,6 +20,10 @@ constexpr bool kPoison = false;
 
 std::uint8_t* BlockPool::Block::data() const {
   return slab_->memory.data() + static_cast<std::int64_t>(place_) * pool_->block_bytes_;
+}
+
+UnmanagedView<std::uint8_t*> BlockPool::Block::bytes() const {
+  return UnmanagedView<std::uint8_t*>(data(), static_cast<std::size_t>(pool_->block_bytes_));
 }
 
 BlockPool::BlockPool(std::string label, std::int64_t block_bytes, std::int64_t slab_bytes)
@@ -64,7 +64,7 @@ std::shared_ptr<BlockPool::Block> BlockPool::take(std::int64_t most) {
   slab.blocks[place] = block.get();
   ++used_;
   // 0xFF is NaN in every format that a block holds: reading what was never written then shows.
-  if (kPoison) Kokkos::deep_copy(span_of(block->data(), block_bytes_), std::uint8_t{0xff});
+  if (kPoison) Kokkos::deep_copy(block->bytes(), std::uint8_t{0xff});
   return block;
 }
 
@@ -85,13 +85,12 @@ void BlockPool::trim() {
 
 void BlockPool::move(Block& block, Slab& to) {
   const std::size_t place = take_place(to);
-  const std::uint8_t* const from = block.data();
+  const UnmanagedView<const std::uint8_t*> from = block.bytes();
   free_place(*block.slab_, block.place_);
   block.slab_ = &to;
   block.place_ = place;
   to.blocks[place] = &block;
-  Kokkos::deep_copy(Exec(), span_of(block.data(), block_bytes_),
-                    UnmanagedView<const std::uint8_t*>(from, static_cast<std::size_t>(block_bytes_)));
+  Kokkos::deep_copy(Exec(), block.bytes(), from);
 }
 
 void BlockPool::pack() {

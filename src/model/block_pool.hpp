@@ -28,6 +28,7 @@ class BlockPool {
     Block(const Block&) = delete;
     Block& operator=(const Block&) = delete;
     [[nodiscard]] std::uint8_t* data() const;
+    [[nodiscard]] UnmanagedView<std::uint8_t*> bytes() const;  // all of the block
 
    private:
     friend class BlockPool;

@@ -11,10 +11,6 @@ namespace {
 // A pool keeps less than a slab free that the other could use: little beside the limit.
 constexpr std::int64_t kSlabsInLimit = 64;
 
-UnmanagedView<std::uint8_t*> span_of(std::uint8_t* data, std::int64_t bytes) {
-  return UnmanagedView<std::uint8_t*>(data, static_cast<std::size_t>(bytes));
-}
-
 }  // namespace
 
 CacheArena::CacheArena(const config::ModelConfig& config)
@@ -59,8 +55,7 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
   copy.length_ = from.length_;
   copy.recent_ = from.recent_;
   copy.valid_from_ = from.valid_from_;
-  Kokkos::deep_copy(exec, span_of(copy.state_->data(), layout_.state_bytes()),
-                    span_of(from.state_->data(), layout_.state_bytes()));
+  Kokkos::deep_copy(exec, copy.state_->bytes(), from.state_->bytes());
   for (int source = 0; source < layout_.n_sources(); ++source) {
     const auto& theirs = from.pages_[static_cast<std::size_t>(source)];
     auto& ours = copy.pages_[static_cast<std::size_t>(source)];
@@ -70,8 +65,7 @@ Sequence CacheArena::fork(const Exec& exec, const Sequence& from) {
                 theirs.begin() + std::min<std::int64_t>(full, static_cast<std::int64_t>(theirs.size())));
     if (groups % kernels::kGroupsPerPage != 0) {  // the page still being written is each one's own
       ours.push_back(take(pages_, promised_.pages));
-      Kokkos::deep_copy(exec, span_of(ours.back()->data(), layout_.page_bytes()),
-                        span_of(theirs[static_cast<std::size_t>(full)]->data(), layout_.page_bytes()));
+      Kokkos::deep_copy(exec, ours.back()->bytes(), theirs[static_cast<std::size_t>(full)]->bytes());
     }
   }
   return copy;

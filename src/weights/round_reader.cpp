@@ -10,7 +10,6 @@
 namespace bathys::weights {
 namespace {
 
-constexpr std::size_t kHinted = 4;     // rounds that the kernel is asked to fetch before they are read
 constexpr std::size_t kOpenFiles = 2;  // the one being read and the one that comes next
 
 }  // namespace
@@ -25,7 +24,9 @@ RoundReader::RoundReader(const ShardModel& model, std::vector<const Round*> roun
   if (slabs.size() == 1) slabs.emplace_back();  // the slab before stays while a head is copied
   for (Slab& slab : slabs) slab.memory = io::Buffer(head_room_ + io::kPieceBytes);
   if (rounds_.empty()) return;
-  ahead_.emplace(rounds_.size(), std::move(slabs), [this](std::size_t job, Slab& slab) { fill(slab, job); });
+  ahead_.emplace(
+      rounds_.size(), std::move(slabs), [this](std::size_t job, Slab& slab) { fill(slab, job); },
+      [this](std::size_t job) { will_need(job); });
 }
 
 RoundReader::Shard RoundReader::opened(const std::string& file) {
@@ -48,15 +49,16 @@ RoundReader::Shard RoundReader::open(const std::string& file) {
   return shard;
 }
 
-void RoundReader::will_need(const io::ShardFile& shard, std::size_t number) const {
-  if (number >= rounds_.size() || rounds_[number]->file != rounds_[number - kHinted]->file) return;
-  for (const Part& part : rounds_[number]->parts) shard.will_need(model_.index.datasets[part.dataset], part.piece);
+// Where its file is not open yet nothing is asked for: opening it takes longer than the hint would save.
+void RoundReader::will_need(std::size_t number) {
+  const Shard shard = opened(rounds_[number]->file);
+  if (!shard) return;
+  for (const Part& part : rounds_[number]->parts) shard->will_need(model_.index.datasets[part.dataset], part.piece);
 }
 
 void RoundReader::fill(Slab& slab, std::size_t number) {
   const Round& round = *rounds_[number];
   const Shard shard = model_.synthetic ? nullptr : open(round.file);
-  if (shard) will_need(*shard, number + kHinted);
   const Timer timer;
   slab.rows.clear();
   std::byte* at = slab.memory.data() + head_room_;

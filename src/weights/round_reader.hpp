@@ -49,7 +49,7 @@ class RoundReader {
   void fill(Slab& slab, std::size_t number);
   [[nodiscard]] Shard open(const std::string& file);
   [[nodiscard]] Shard opened(const std::string& file);
-  void will_need(const io::ShardFile& shard, std::size_t number) const;
+  void will_need(std::size_t number);
   void copy_head(const Round& before, const Round& round, const Slab& from, Slab& to) const;
 
   const ShardModel& model_;

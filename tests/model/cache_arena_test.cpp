@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of sequences: what is counted is what is taken, and what lies idle in one pool can serve the other.
-#include "config/model_config.hpp"
+#include "config/model_files.hpp"
 #include "model/sequence.hpp"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,12 +20,7 @@ using model::CacheArena;
 using model::CacheBlocks;
 using model::Sequence;
 
-config::ModelConfig nano() {
-  std::ifstream file(std::string(BATHYS_TEST_DATA) + "/../inputs/models/nano/config.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return config::read_model_config(text.str(), "nano");
-}
+config::ModelConfig nano() { return config_of("inputs/models/nano/config.json"); }
 
 TEST(BlockPool, CountsWhatIsTakenAndGivesBackIdleSlabs) {
   BlockPool pool("test_pool", 1024);

@@ -2,11 +2,9 @@
 // What a step is refused for, before any row of it runs.
 #include "model/step_plan.hpp"
 
-#include "config/model_config.hpp"
+#include "config/model_files.hpp"
 #include "io/temp_folder.hpp"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,12 +16,7 @@ namespace {
 using model::Sequence;
 using model::Step;
 
-config::ModelConfig nano() {
-  std::ifstream file(std::string(BATHYS_TEST_DATA) + "/../inputs/models/nano/config.json");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return config::read_model_config(text.str(), "nano");
-}
+config::ModelConfig nano() { return config_of("inputs/models/nano/config.json"); }
 
 class StepPlan : public testing::Test {
  protected:
