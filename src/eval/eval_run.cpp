@@ -130,6 +130,7 @@ void EvalRun::State::begin_journal() {
     // are whole.
     std::error_code none;
     std::filesystem::remove(folder->file("summary.json"), none);
+    io::sync_folder(folder->path());
     io::make_folder(folder->path() + "/journal");
     log::info("run", "requests={} answers={} on_record={} start={}", requests.size(), records->n_wanted(),
               records->n_present(), header.number);

@@ -29,6 +29,8 @@ constexpr const char* kInsteadOf = "instead_of";
 constexpr std::string_view kSeal = R"(,"sha256":")";  // of all that stands before it
 constexpr std::size_t kDigits = 64;
 constexpr const char* kCacheBytes = "cache_bytes";
+// Journals that are held open: many starts of many ranks leave more of them than a process may open files.
+constexpr std::size_t kMostOpen = 128;
 
 struct ProgressField {
   const char* name;
@@ -315,7 +317,14 @@ const RecordPlace& RecordTable::at(std::size_t request, std::int32_t repeat) con
 
 std::string RecordTable::read_text(int file, std::int64_t offset, std::int64_t bytes) const {
   const File& source = files_[static_cast<std::size_t>(file)];
-  if (!source.reader) source.reader = std::make_unique<io::ReadFile>(source.path);
+  if (!source.reader) {
+    if (open_.size() >= kMostOpen) {
+      files_[static_cast<std::size_t>(open_.front())].reader.reset();
+      open_.pop_front();
+    }
+    source.reader = std::make_unique<io::ReadFile>(source.path);
+    open_.push_back(file);
+  }
   std::string text(static_cast<std::size_t>(bytes), '\0');
   source.reader->read_at(static_cast<std::uint64_t>(offset), std::as_writable_bytes(std::span(text)));
   return text;
@@ -329,21 +338,26 @@ std::string RecordTable::item(const RecordPlace& place) const {
 }
 int RecordTable::start_of(const RecordPlace& place) const { return files_[static_cast<std::size_t>(place.file)].start; }
 
-JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank)
-    : path_(journal_path(folder, header.number, rank)) {
+JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank, double sync_seconds)
+    : path_(journal_path(folder, header.number, rank)), sync_seconds_(sync_seconds) {
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
   write(fmt::format(R"({{"start":{{"number":{},"time":{},"ranks":{},"layout":{},"memory_gib":{}}})", header.number,
                     json_string(header.time), header.ranks, json_string(header.layout),
                     json_number(header.memory_gib)));
+  // A durable line in a file whose name a power loss takes away would be lost all the same.
+  sync();
+  io::sync_folder(folder + "/journal");
+  io::sync_folder(folder);
 }
 
 void JournalWriter::write(std::string_view body) {
   const std::string whole = seal(body) + '\n';
   io::write_all(fd_.get(), bytes_of(whole), path_);
   bytes_ += std::ssize(whole);
-  if (++unsynced_ >= kSyncLines || since_sync_.seconds() >= kSyncSeconds) sync();
+  ++unsynced_;
+  sync_if_due();
 }
 
 void JournalWriter::append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of) {
@@ -364,6 +378,10 @@ void JournalWriter::sync() {
   if (::fsync(fd_.get()) != 0 && errno != EINVAL) io::fail_write(errno, path_, "written");
   unsynced_ = 0;
   since_sync_.restart();
+}
+
+void JournalWriter::sync_if_due() {
+  if (unsynced_ >= kSyncLines || (unsynced_ > 0 && since_sync_.seconds() >= sync_seconds_)) sync();
 }
 
 }  // namespace bathys::eval

@@ -10,6 +10,7 @@
 #include "io/hash.hpp"
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -109,7 +110,7 @@ class RecordTable {
     std::string path;
     int start = 0;
     StartHeader header;
-    mutable std::unique_ptr<io::ReadFile> reader;  // opened when first read from
+    mutable std::unique_ptr<io::ReadFile> reader;  // of the files in open_
   };
   void read_file(const std::string& path, int start, std::int64_t least_bytes, const Pulse& pulse);
   // Keeps the record that counts; what contradicts each other is noted.
@@ -126,6 +127,7 @@ class RecordTable {
   std::vector<RecordPlace> places_;
   std::unordered_map<std::size_t, RecordPlace> forgotten_;  // failed records by place, which stands empty
   std::vector<File> files_;
+  mutable std::deque<int> open_;  // files read from, the one that was opened first in front
   std::int64_t n_present_ = 0, n_failed_ = 0, damaged_lines_ = 0;
   int last_start_ = 0;
   std::map<int, Progress> progress_;  // by start
@@ -137,19 +139,21 @@ class RecordTable {
 };
 
 // Writes one journal file.  Each line is handed to the system at once, so that it survives the death of the process,
-// and is made durable every kSyncLines lines or kSyncSeconds seconds and at close().
+// and is made durable every kSyncLines lines or `sync_seconds` seconds, if sync_if_due() is called that often, and by
+// sync().
 //   throws as io::fail_write; after a failed write the file must not be used any more
 class JournalWriter {
  public:
   static constexpr int kSyncLines = 256;
   static constexpr double kSyncSeconds = 5;
 
-  // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet.
-  JournalWriter(const std::string& folder, const StartHeader& header, int rank);
+  // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet; its name is on the disk then.
+  JournalWriter(const std::string& folder, const StartHeader& header, int rank, double sync_seconds = kSyncSeconds);
   // `instead_of`: the failed record that this one was asked for to replace.
   void append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of = {});
   void append_progress(const Progress& progress);
   void sync();
+  void sync_if_due();
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }  // written so far
 
  private:
@@ -157,8 +161,9 @@ class JournalWriter {
 
   std::string path_;
   io::Descriptor fd_;
+  double sync_seconds_;
   std::int64_t bytes_ = 0;
-  int unsynced_ = 0;
+  int unsynced_ = 0;  // lines
   Timer since_sync_;
 };
 

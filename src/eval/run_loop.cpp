@@ -165,9 +165,11 @@ void EvalRun::State::count_engine(const engine::Engine& engine) {
   progress.total_s = progress.load_s + clock.seconds();
 }
 
-// For the report of a run that is killed.
+// For the report of a run that is killed; and answers are made durable in time also where the next is long in coming.
 void EvalRun::State::note_progress() {
-  if (!journal || since_progress.seconds() < options.status_seconds) return;
+  if (!journal) return;
+  guarded([&] { journal->sync_if_due(); });
+  if (since_progress.seconds() < options.status_seconds) return;
   since_progress.restart();
   guarded([&] { journal->append_progress(progress); });
 }
@@ -222,6 +224,7 @@ void EvalRun::State::loop(engine::Engine& engine) {
 // still hears signals and keeps the clock.
 void EvalRun::State::wait_for_others() {
   if (grid->layout.replicas == 1) return;  // all have left their loop at the same step
+  if (journal) guarded([&] { journal->sync(); });
   counters->end();
   std::int64_t told = 0;
   for (auto pause = kFirstPause; !counters->all_ended(); pause = std::min(2 * pause, kLongestPause)) {

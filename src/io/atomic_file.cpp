@@ -90,6 +90,12 @@ void sync_data(int fd, const std::string& path) {
   if (::fdatasync(fd) != 0 && errno != EINVAL) fail_write(errno, path, "written");
 }
 
+void sync_folder(const std::string& path) {
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.open()) fail_write(errno, path, "written");
+  sync(fd.get(), path);
+}
+
 void publish(const std::string& partial, const std::string& path) {
   {
     Descriptor fd = open_for_writing(partial, O_WRONLY);
@@ -97,10 +103,7 @@ void publish(const std::string& partial, const std::string& path) {
     if (const int error = fd.close()) fail_write(error, partial, "written");
   }
   if (std::rename(partial.c_str(), path.c_str()) != 0) fail_write(errno, path, "created");
-  const std::string folder = folder_of(path);
-  const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!fd.open()) fail_write(errno, folder, "written");
-  sync(fd.get(), folder);
+  sync_folder(folder_of(path));
 }
 
 void make_folder(const std::string& path) {

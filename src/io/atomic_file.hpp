@@ -29,6 +29,10 @@ void start_writing_out(int fd, std::uint64_t offset, std::uint64_t bytes);
 // Waits until the data of a file are on the disk.  throws as fail_write
 void sync_data(int fd, const std::string& path);
 
+// Waits until the names in a folder are on the disk: a file that was made or removed there is so after a power loss
+// too. throws as fail_write
+void sync_folder(const std::string& path);
+
 // Makes a finished partial file durable and gives it its name: fsync of the file, rename, fsync of the folder.  throws
 // as fail_write
 void publish(const std::string& partial, const std::string& path);

@@ -5,11 +5,38 @@
 #include "io/hash.hpp"
 #include "io/temp_folder.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace bathys::eval {
+namespace {
+
+// What this process has asked to be made durable, by path.
+std::vector<std::string>& synced() {
+  static std::vector<std::string> paths;
+  return paths;
+}
+
+}  // namespace
+}  // namespace bathys::eval
+
+// In the C library's place.
+extern "C" int fsync(int fd) {
+  std::error_code none;
+  bathys::eval::synced().push_back(std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", fd), none).string());
+  return static_cast<int>(::syscall(SYS_fsync, fd));
+}
 
 namespace bathys::eval {
 namespace {
@@ -363,6 +390,44 @@ TEST_F(JournalTest, AddsUpTheSecondsOfEveryStart) {
   const RecordTable table = read();
   EXPECT_DOUBLE_EQ(table.progress().prefill_s, 4);
   EXPECT_EQ(table.progress().decode_rows, 20);
+}
+
+TEST_F(JournalTest, IsFoundUnderItsNameAfterAPowerLoss) {
+  synced().clear();
+  const JournalWriter writer(folder_.path(), start(1), 0);
+  const std::string folder = std::filesystem::canonical(folder_.path()).string();
+  for (const std::string& path : {folder + "/journal/000001-000000.jsonl", folder + "/journal", folder})
+    EXPECT_NE(std::find(synced().begin(), synced().end(), path), synced().end()) << path;
+}
+
+TEST_F(JournalTest, IsDurableInTimeAlsoWhereNoLineFollows) {
+  JournalWriter writer(folder_.path(), start(1), 0, 0.05);
+  synced().clear();
+  writer.sync_if_due();
+  EXPECT_TRUE(synced().empty());  // there is nothing to be done
+  writer.append(record(0, 0, "x"), kItem);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  writer.sync_if_due();
+  ASSERT_EQ(synced().size(), 1U);
+  EXPECT_TRUE(synced()[0].ends_with("000001-000000.jsonl")) << synced()[0];
+  writer.sync_if_due();
+  EXPECT_EQ(synced().size(), 1U);
+}
+
+TEST_F(JournalTest, ReadsMoreFilesThanAProcessMayOpen) {
+  constexpr int kFiles = 300, kMayOpen = 200;
+  requests_ = test::read(test::line("generate_until", R"({"context":"a","repeats":300})", "a")).requests;
+  for (int repeat = 0; repeat < kFiles; ++repeat) write(repeat + 1, {record(0, repeat, std::to_string(repeat))});
+  const RecordTable table = read();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{kMayOpen, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  for (int turn = 0; turn < 2; ++turn) {
+    for (int repeat = 0; repeat < kFiles; ++repeat)
+      EXPECT_EQ(table.record(table.at(0, repeat)), record(0, repeat, std::to_string(repeat)).text);
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace
