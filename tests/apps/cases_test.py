@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from harness import BAD_REQUESTS, CASES, OK, ROOT, SHARDS, STOPPED, Scratch, command, environment, run
+from harness import BAD_REQUESTS, CASES, OK, ROOT, SHARDS, STOPPED, USAGE, Scratch, command, environment, run
 
 WORK = CASES / "work_200.jsonl"
 FULL = bool(os.environ.get("BATHYS_FULL"))
@@ -110,7 +110,7 @@ class Start(Scratch):
 
 @unittest.skipUnless(os.geteuid() == 0, "mounting a small file system needs root")
 class FullFolder(Scratch):
-    """A file system of a megabyte runs full: the run stops with 75 and, with room, goes on to the same bytes."""
+    """A small file system runs full: the run stops with 75 and, with room, goes on to the same bytes. One that is read only is refused."""
 
     def small(self):
         place = tempfile.mkdtemp(dir=self.folder)
@@ -129,6 +129,17 @@ class FullFolder(Scratch):
         self.assertEqual(done.returncode, OK, done.stderr)
         with open(os.path.join(place, "run", "results.jsonl"), "rb") as results:
             self.assertEqual(results.read(), self.result_bytes("whole"))
+
+    def test_a_folder_that_cannot_be_written(self):
+        place = self.small()
+        requests = CASES / "c17_one_item.jsonl"
+        arguments = ("eval", "--model", SHARDS, "--requests", requests, "--out", os.path.join(place, "run"))
+        self.assertEqual(run(*arguments).returncode, OK)
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        for out in ("run", "another"):  # a finished run cannot be locked, and so not be shown
+            for ranks in (1, 2):
+                refused = run("eval", "--model", SHARDS, "--requests", requests, "--out", os.path.join(place, out), ranks=ranks)
+                self.assert_refused(refused, USAGE, os.path.join(place, out), "can be written")
 
     def test_a_folder_of_shards(self):
         place = self.small()

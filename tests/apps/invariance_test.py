@@ -27,8 +27,11 @@ def runs():
     # Every second run with caches for a few sequences only: beginnings are given up, sequences wait.
     product = itertools.product(((ranks, layout) for ranks, layouts in LAYOUTS.items() for layout in layouts), ("on", "off"), ("on", "off"),
                                 ("33", "512"))
-    return [(ranks, ("--layout", layout, "--cone", cone, "--prefix-sharing", sharing, "--row-budget", budget, *(("--memory", TIGHT) if n % 2 else ()), "--prepare-threads", str(n % 3)))
-            for n, ((ranks, layout), cone, sharing, budget) in enumerate(product)]
+    layouts = [(ranks, ("--layout", layout, "--cone", cone, "--prefix-sharing", sharing, "--row-budget", budget, *(("--memory", TIGHT) if n % 2 else ()), "--prepare-threads", str(n % 3)))
+               for n, ((ranks, layout), cone, sharing, budget) in enumerate(product)]
+    budgets = [(1 + n % 2, ("--row-budget", budget, "--threads", threads, "--cone", cone, "--prefix-sharing", "off" if cone == "on" and n % 2 else "on"))
+               for n, (cone, budget, threads) in enumerate(itertools.product(("on", "off"), ("1", "7", "64", "4096"), ("1", "2")))]
+    return [(1, ()), *layouts, *budgets]
 
 
 class Invariance(Scratch):

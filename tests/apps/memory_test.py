@@ -30,10 +30,10 @@ class Memory(Scratch):
         lines.insert(n_short // 2, {"custom_id": "long", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
         return self.write("mixed.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
 
-    def evaluate_synthetic(self, requests, memory, ranks, window=32):
-        """A model of nano's shape for long contexts, made in memory."""
+    def evaluate_synthetic(self, requests, memory, ranks, **changes):
+        """A model of nano's shape for long contexts, made in memory; `changes` of its config."""
         config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))
-        config["text_config"].update(max_position_embeddings=131072, sliding_window=window)
+        config["text_config"].update({"max_position_embeddings": 131072, "sliding_window": 32, **changes})
         path = self.write("config.json", json.dumps(config))
         room = [] if memory is None else ["--memory", str(memory)]
         return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", *room,
@@ -63,7 +63,7 @@ class Memory(Scratch):
             ids = [3 + (17 * i + n) % 900 for i in range(700)]
             lines.append({"custom_id": f"document-{n}", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
         requests = self.write("requests.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
-        done = self.evaluate_synthetic(requests, 0.125, ranks=1, window=2048)
+        done = self.evaluate_synthetic(requests, 0.125, ranks=1, sliding_window=2048)
         self.assertEqual(done.returncode, OK, done.stderr)
         memory, report = event(done.stderr, "memory"), event(done.stderr, "memory_peak")
         peak, announced = int(report["host_peak_bytes"]), int(report["host_announced_bytes"])
@@ -71,6 +71,20 @@ class Memory(Scratch):
         self.assertGreater(int(memory["cache_bytes"]), announced / 2)
         self.assertLessEqual(peak, 1.10 * announced)
         self.assertGreaterEqual(peak, 0.7 * announced)
+
+    def test_scores_over_a_whole_vocabulary_take_a_chunk_of_logits(self):
+        # All logits of the scored rows at once would be a gigabyte in the quick tier, ten in the full one.
+        vocab, n = 129_280, 20_000 if FULL else 2_000
+        body = {"ids": [3 + (17 * i) % 900 for i in range(n)], "token_logprobs": True}
+        requests = self.write("scored.jsonl", json.dumps({"custom_id": "scored", "url": "bathys:loglikelihood_rolling", "body": body}) + "\n")
+        done = self.evaluate_synthetic(requests, 0.01, ranks=1, vocab_size=vocab)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(len(self.results()["scored", 0]["result"]["token_logprobs"]), n)
+        memory, peak = event(done.stderr, "memory"), int(event(done.stderr, "memory_peak")["host_peak_bytes"])
+        chunk = 64 * vocab * 4
+        beside = int(memory["baseline_bytes"]) + int(memory["weight_bytes"]) + int(memory["cache_bytes"])
+        self.assertLessEqual(peak, beside + 6 * chunk)
+        self.assertLessEqual(peak, 1.10 * int(memory["announced_bytes"]))
 
     def test_a_request_larger_than_the_arena_fails_alone(self):
         done = self.evaluate_synthetic(self.mixed(20, 5_000), 0.0003, ranks=2)

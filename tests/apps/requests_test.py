@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Request files as users write them: what is a line, numbers, repeated keys, stops, temperatures, thinking. Cases C13 C15 C17 C20 C22 C24."""
+"""Request files as users write them: what is a line, numbers, repeated keys, weights that are no numbers, stops, temperatures, thinking. Cases C13 C15 C17 C20 C22 C24."""
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import unittest
 
-from harness import BAD_REQUESTS, CASES, OK, ROOT, Scratch
+from harness import BAD_REQUESTS, CASES, OK, ROOT, SOME_FAILED, Scratch, run
 
 
 def raw_metas(path):
@@ -135,6 +136,56 @@ class Scores(Scratch):
         self.assertEqual(self.summary()["tasks"]["none"]["acc"], {"n": 0, "mean": None, "standard_error": None})
         self.assertEqual(self.summary()["counts"]["failed_by_code"], {"continuation_too_long": 1})
         self.assertEqual((self.folder / "run" / "failed.jsonl").read_bytes(), self.result_bytes())
+
+
+class BrokenWeights(Scratch):
+    """A weight that is no number fails the requests that meet it, and no other; the run goes on to its end."""
+
+    TOKEN = 777  # whose rows are broken
+
+    def shards_with_nan(self, tensor):
+        checkpoint, shards = self.folder / "checkpoint", self.folder / tensor
+        shutil.copytree(ROOT / "inputs" / "models" / "nano", checkpoint, dirs_exist_ok=True)
+        file = checkpoint / json.loads((checkpoint / "model.safetensors.index.json").read_text(encoding="utf-8"))["weight_map"][tensor]
+        data = bytearray(file.read_bytes())
+        header = 8 + int.from_bytes(data[:8], "little")
+        entry = json.loads(data[8:header])[tensor]
+        width = 2 * entry["shape"][1]
+        at = header + entry["data_offsets"][0] + self.TOKEN * width
+        data[at : at + 2] = b"\xc0\x7f"  # a NaN in bfloat16
+        file.write_bytes(data)
+        done = run("convert", checkpoint, shards)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        return shards
+
+    def check(self, tensor, failing, words):
+        """These requests fail with these words, alike in every layout."""
+        shards = self.shards_with_nan(tensor)
+        lines = []
+        for n, ids in enumerate(([0, 300, 301], [0, 300, self.TOKEN, 301], [0, 302])):
+            for kind, body in (("loglikelihood", {"context_ids": ids, "continuation_ids": [[303, 304]]}),
+                               ("generate_until", {"context_ids": ids, "max_gen_toks": 4, "temperature": 1, "top_p": 0.9, "repeats": 2, "top_logprobs": 2})):
+                lines.append(json.dumps({"custom_id": f"{kind}-{n}", "url": f"bathys:{kind}", "body": body}) + "\n")
+        requests = self.write("requests.jsonl", "".join(lines))
+        results = set()
+        for ranks, options in ((1, ()), (1, ("--row-budget", "1", "--cone", "off")), (2, ()), (2, ("--layout", "groups=2"))):
+            out = self.folder / "run"
+            shutil.rmtree(out, ignore_errors=True)
+            done = run("eval", "--model", shards, "--requests", requests, "--out", out, *options, ranks=ranks)
+            self.assert_refused(done, SOME_FAILED, "failed.jsonl", "--retry-failed")
+            results.add(self.result_bytes())
+            for (key, _), record in self.results().items():
+                self.assertEqual(record["ok"], not key.endswith(failing), record)
+                if not record["ok"]:
+                    self.assertEqual(record["error"]["code"], "nonfinite_value")
+                    self.assertRegex(record["error"]["message"], words)
+        self.assertEqual(len(results), 1)
+
+    def test_in_the_embedding_it_fails_those_who_have_the_token(self):
+        self.check("embed.weight", ("-1",), r"layer \d+, token 2: a sum is not finite")
+
+    def test_in_the_logits_it_fails_all(self):
+        self.check("head.weight", ("-0", "-1", "-2"), r"layer 8, token \d+: the logits are not finite")
 
 
 class Generation(Scratch):
