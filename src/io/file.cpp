@@ -33,15 +33,18 @@ const char* kind_of(mode_t mode) {
 
 // Waits until a descriptor has something to read, or has ended.  A FIFO that nobody has opened for writing yet has
 // neither.
-void wait_for_input(int fd, const Pulse& waiting) {
+void wait_for_input(int fd, const Pulse& pulse, const Pulse& waiting) {
   pollfd asked{fd, POLLIN, 0};
-  while (::poll(&asked, 1, kPollMs) == 0 || asked.revents == 0) beat(waiting);
+  while (::poll(&asked, 1, kPollMs) == 0 || asked.revents == 0) {
+    beat(pulse);
+    beat(waiting);
+  }
 }
 
 // Appends what is left of a descriptor.
 void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse, const Pulse& waiting) {
   for (;; beat(pulse)) {
-    wait_for_input(fd, waiting);
+    wait_for_input(fd, pulse, waiting);
     const std::size_t old = out.size();
     out.resize(old + kStreamBlock);
     const ssize_t got = ::read(fd, out.data() + old, kStreamBlock);

@@ -75,8 +75,8 @@ class ReadFile {
 // The whole of a small regular file.  throws Error(bad_input), also when it is larger than `limit`
 std::string read_small_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
-// Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  `pulse`: with every piece;
-// `waiting`: ten times a second while nothing comes, where a caller who was told to stop throws.
+// Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  `pulse`: with every piece and
+// ten times a second while nothing comes; `waiting`: only then, where a caller who was told to stop throws.
 //   throws Error(bad_input)
 std::string read_stream(const std::string& path, const Pulse& pulse = {}, const Pulse& waiting = {});
 

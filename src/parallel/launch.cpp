@@ -31,8 +31,17 @@ Launch read_launch(const Environment& environment) {
     launch.step_tasks = tasks;
   // The allocation's own count says nothing about this start, but nonsense in it tells of a broken environment.
   (void)read_count("SLURM_NTASKS", environment, launch.warnings);
-  launch.has_pmix = environment("PMIX_NAMESPACE") != nullptr && environment("PMIX_RANK") != nullptr;
+  const char* const rank = environment("PMIX_RANK");
+  launch.has_pmix = environment("PMIX_NAMESPACE") != nullptr && rank != nullptr;
   const char* const mpirun_size = environment("OMPI_COMM_WORLD_SIZE");
+  if (launch.has_pmix) std::from_chars(rank, rank + std::string_view(rank).size(), launch.rank);
+  const auto says = [&](const char* name, std::string_view value) {
+    const char* const text = environment(name);
+    return text != nullptr && text == value;
+  };
+  const char* const here = environment("OMPI_COMM_WORLD_LOCAL_SIZE");
+  launch.one_host =
+      launch.has_pmix && (here != nullptr ? says("OMPI_COMM_WORLD_SIZE", here) : says("SLURM_STEP_NUM_NODES", "1"));
   launch.by_mpirun_alone = launch.has_pmix && mpirun_size != nullptr && std::string_view(mpirun_size) == "1";
   return launch;
 }

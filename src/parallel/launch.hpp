@@ -15,6 +15,8 @@ struct Launch {
   int step_tasks = 1;                 // SLURM_STEP_NUM_TASKS; 1 when absent or nonsense
   bool has_pmix = false;              // a PMIx server introduced this process (mpirun, srun --mpi=pmix)
   bool by_mpirun_alone = false;       // mpirun with one rank: one process is what the user asked for
+  int rank = 0;                       // as the launcher counts; 0 where it says none
+  bool one_host = false;              // all ranks were started on this host, as far as the launcher says
   std::vector<std::string> warnings;  // nonsense values, by name
 };
 

@@ -3,9 +3,11 @@
 
 #include "core/timer.hpp"
 #include "parallel/agree.hpp"
+#include "parallel/signals.hpp"
 #include "parallel/watchdog.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -20,9 +22,10 @@ double interval_s(const Watchdog* watchdog) {
 
 // Whether rank 0 is still at it.
 bool still_working(Collectives& group, bool mine) {
-  std::int64_t more = mine ? 1 : 0;
-  group.broadcast_host(&more, sizeof more, 0);
-  return more != 0;
+  std::array<std::int64_t, 2> more_and_stop{mine ? 1 : 0, stop_requested() ? 1 : 0};
+  group.all_reduce_host(more_and_stop, Reduce::max);
+  if (more_and_stop[1] != 0) request_stop();
+  return more_and_stop[0] != 0;
 }
 
 }  // namespace

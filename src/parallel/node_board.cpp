@@ -50,10 +50,12 @@ struct NodeBoard::State {
 
 NodeBoard::NodeBoard(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-std::unique_ptr<NodeBoard> NodeBoard::alone() {
+std::unique_ptr<NodeBoard> NodeBoard::alone(int rank) {
   auto state = std::make_unique<State>();
+  state->node = rank;
   state->own_memory.resize(kHeaderBytes + sizeof(Slot));
   state->place(state->own_memory.data(), true);
+  state->slots[0].rank = rank;
   state->slots[0].progress_ns = now_ns();
   return std::unique_ptr<NodeBoard>(new NodeBoard(std::move(state)));
 }

@@ -56,8 +56,8 @@ class NodeBoard {
 
   // Over the ranks that share this node's memory.  MPI must be initialized; collective.
   [[nodiscard]] static std::unique_ptr<NodeBoard> over_node();
-  // Of one process without MPI.
-  [[nodiscard]] static std::unique_ptr<NodeBoard> alone();
+  // Of one process without MPI.  It counts as the node of its `rank`.
+  [[nodiscard]] static std::unique_ptr<NodeBoard> alone(int rank = 0);
   ~NodeBoard();
   NodeBoard(const NodeBoard&) = delete;
   NodeBoard& operator=(const NodeBoard&) = delete;

@@ -158,7 +158,24 @@ int choose_device_of_rank(Collectives& world, const NodeBoard& board) {
 // Destroyed in reverse order of the members.
 struct Session::State {
   explicit State(const SessionOptions& options)
-      : launch(checked_launch(options)), mpi(launch, options.single_process) {}
+      : launch(checked_launch(options)), watchdog_s(options.watchdog_s), own_board(NodeBoard::alone(launch.rank)) {
+    watch_edge("start", "MPI_Init", launch.one_host ? Pace::compute : Pace::files, false);
+    mpi.emplace(launch, options.single_process);
+  }
+  ~State() {
+    if (watchdog) watch_edge("end", "MPI_Finalize", Pace::compute, mpi->may_call_from_threads());
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // Where MPI begins and ends the ranks see nothing of each other: each watches how long it waits for the others.  To
+  // begin they load files, on one host the same ones at the same time.
+  void watch_edge(const char* phase, const char* call, Pace pace, bool may_call_mpi) {
+    own_board->mine().call.set(call);
+    own_board->mine().n_calls = 1;
+    edge.emplace(*own_board, watchdog_s, may_call_mpi);
+    edge->progress(phase, pace);
+  }
 
   static Launch checked_launch(const SessionOptions& options) {
     Launch launch = read_launch(get_environment);
@@ -169,15 +186,19 @@ struct Session::State {
   void start(const SessionOptions& options) {
     board = NodeBoard::over_node();
     world = make_world_collectives({.board = board.get()});
+    watchdog.emplace(*board, options.watchdog_s, mpi->may_call_from_threads());
+    edge.reset();
     cpus = affinity_mask();  // before OpenMP binds this thread to some of them
     threads = choose_threads_of_rank(*world, *board, options.threads, cpus);
     device = choose_device_of_rank(*world, *board);
     kokkos.emplace(threads.threads, device);
-    watchdog.emplace(*board, options.watchdog_s, mpi.may_call_from_threads());
   }
 
   Launch launch;
-  MpiLibrary mpi;
+  double watchdog_s;
+  std::unique_ptr<NodeBoard> own_board;
+  std::optional<Watchdog> edge;
+  std::optional<MpiLibrary> mpi;
   std::unique_ptr<NodeBoard> board;
   std::unique_ptr<Collectives> world;
   std::vector<unsigned char> cpus;
@@ -238,7 +259,7 @@ Session::Session(const SessionOptions& options) : state_(std::make_unique<State>
     MPI_Abort(MPI_COMM_WORLD, static_cast<int>(cause.code));
   }
   log::configure(options.log_level, rank());
-  announce(*this, state_->threads, state_->launch.warnings, state_->mpi.may_call_from_threads());
+  announce(*this, state_->threads, state_->launch.warnings, state_->mpi->may_call_from_threads());
 }
 
 Session::~Session() {
@@ -277,18 +298,25 @@ int run_session(const SessionOptions& options, const std::function<ExitCode(Sess
     return static_cast<int>(cause.code);
   }
   std::optional<Cause> cause;
-  bool agreed = false;
+  ExitCode code = ExitCode::ok;
+  bool agreed = true;
   try {
-    return static_cast<int>(body(*session));
+    code = body(*session);
   } catch (const AgreedError& error) {
     cause = cause_of(std::current_exception());
-    agreed = true;
   } catch (...) {
     cause = cause_of(std::current_exception());
+    agreed = false;
   }
-  if (!agreed && session->size() > 1) session->abort(cause->code, cause->text);
-  if (session->rank() == 0) log::cause(cause->text);
-  return static_cast<int>(cause->code);
+  if (cause) {
+    if (!agreed && session->size() > 1) session->abort(cause->code, cause->text);
+    if (session->rank() == 0) log::cause(cause->text);
+    code = cause->code;
+  }
+  // Ranks that are done wait for the others here, where one that stands still is missed.
+  session->watchdog().progress("end");
+  session->world().barrier();
+  return static_cast<int>(code);
 }
 
 }  // namespace bathys::parallel

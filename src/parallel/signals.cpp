@@ -35,6 +35,7 @@ void end_if_stop_requested(std::string_view waiting_for) {
   require(!stop_requested(), ExitCode::stopped, "stopped by a signal while waiting for {}; run the same command again",
           waiting_for);
 }
+void request_stop() noexcept { stop_flag = 1; }
 void clear_stop_request() noexcept { stop_flag = 0; }
 
 }  // namespace bathys::parallel

@@ -14,6 +14,8 @@ void install_signal_handlers();
 [[nodiscard]] bool stop_requested() noexcept;
 // For waits that no step ends.  throws Error(stopped), naming what was waited for, when this process was asked to stop
 void end_if_stop_requested(std::string_view waiting_for);
+// As if a signal had asked this process: another one was.
+void request_stop() noexcept;
 // Forgets requests; for tests.
 void clear_stop_request() noexcept;
 

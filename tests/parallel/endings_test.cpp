@@ -117,6 +117,21 @@ TEST(Endings, AProcessThatDoesNotRunEndsTheJobThoughNobodyWaitsForIt) {
   EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step [0-9]+\" for [0-9.]+ s, NOT RUNNING")));
 }
 
+TEST(Endings, AProcessThatDoesNotRunWhereMpiBeginsOrEndsEndsTheJob) {
+  const std::array<std::array<const char*, 2>, 3> cases = {{
+      {"freeze_at_start", "no progress for [0-9.]+ s .*rank 1 in \"start\" for [0-9.]+ s, waiting in MPI_Init"},
+      {"freeze_when_done", "rank 2 has not run for [0-9.]+ s"},
+      {"freeze_at_the_end", "no progress for [0-9.]+ s .*rank [01] in \"end\" for [0-9.]+ s, waiting in MPI_Finalize"},
+  }};
+  for (const auto& [mode, words] : cases) {
+    const Ending ending = run_ranks(3, std::string(mode) + " --watchdog 2");
+    EXPECT_EQ(ending.code, 70) << ending.output;
+    EXPECT_LT(ending.seconds, 25) << mode;
+    EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+    EXPECT_THAT(ending.output, ::testing::ContainsRegex(words)) << mode;
+  }
+}
+
 TEST(Endings, ARankThatHasEndedIsNotMissed) {
   const Ending ending = run_ranks(2, "leave_apart --watchdog 1.5");
   EXPECT_EQ(ending.code, 0) << ending.output;

@@ -53,6 +53,20 @@ TEST(Launch, NonsenseWarnsAndCountsAsAbsent) {
   }
 }
 
+TEST(Launch, TheLauncherSaysTheRankAndWhetherThereIsOneHost) {
+  const auto launched = [](std::map<std::string, std::string> more) {
+    more.insert({{"PMIX_NAMESPACE", "a"}, {"PMIX_RANK", "3"}});
+    return read_launch(with(more));
+  };
+  EXPECT_EQ(launched({}).rank, 3);
+  EXPECT_FALSE(launched({}).one_host);
+  EXPECT_TRUE(launched({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).one_host);
+  EXPECT_FALSE(launched({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}).one_host);
+  EXPECT_TRUE(launched({{"SLURM_STEP_NUM_NODES", "1"}}).one_host);
+  EXPECT_FALSE(launched({{"SLURM_STEP_NUM_NODES", "2"}}).one_host);
+  EXPECT_FALSE(read_launch(with({{"SLURM_STEP_NUM_NODES", "1"}})).one_host);
+}
+
 TEST(Launch, LeftOversOfAnotherLauncherSayNothing) {
   const Launch launch = read_launch(
       with({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}));

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "parallel/lead.hpp"
 
+#include "core/timer.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/node_board.hpp"
+#include "parallel/signals.hpp"
 #include "parallel/watchdog.hpp"
 
 #include <chrono>
+#include <csignal>
 #include <string>
 #include <thread>
 
@@ -55,6 +58,24 @@ TEST_F(LeadTest, AnErrorOfTheFirstRankIsThrownOnAll) {
       EXPECT_NE(std::string(error.what()).find("a file is damaged"), std::string::npos);
     }
   }
+}
+
+TEST_F(LeadTest, AStopAskedOfAnyRankIsHeardByAll) {
+  install_signal_handlers();
+  for (int asked = 0; asked < world_->size(); ++asked) {
+    clear_stop_request();
+    world_->barrier();
+    if (world_->rank() == asked) std::raise(SIGTERM);
+    int heard = 0;
+    lead(*world_, nullptr, "long work", [&](const Pulse& pulse) {
+      const Timer since;
+      while (!stop_requested() && since.seconds() < 20) beat(pulse);
+      heard = stop_requested() ? 1 : 0;
+    });
+    EXPECT_EQ(world_->all_reduce_host(heard, Reduce::sum), 1);
+    EXPECT_TRUE(stop_requested());
+  }
+  clear_stop_request();
 }
 
 TEST_F(LeadTest, WorksWithoutAWatchdog) {

@@ -2,6 +2,7 @@
 // A small program that ends in one of several ways; endings_test.cpp starts it alone and under mpirun.
 //   probe MODE [--threads N] [--single-process] [--watchdog S]
 #include "core/error.hpp"
+#include "core/kokkos_compat.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/session.hpp"
@@ -87,6 +88,19 @@ ExitCode freeze_apart(Session& session) {
   return ExitCode::ok;
 }
 
+// As the last thing that it does for the others.
+ExitCode freeze_when_done(Session& session) {
+  join_the_others(session);
+  if (is_last(session)) std::raise(SIGSTOP);
+  return ExitCode::ok;
+}
+
+// When all are done and take leave of each other.
+ExitCode freeze_at_the_end(Session& session) {
+  if (is_last(session)) Kokkos::push_finalize_hook([] { std::raise(SIGSTOP); });
+  return finish(session);
+}
+
 // Ranks that end at different times.
 ExitCode leave_apart(Session& session) {
   join_the_others(session);
@@ -111,19 +125,30 @@ ExitCode be_stopped(Session& session) {
 }  // namespace
 
 int probe(int argc, char** argv) {
-  const std::map<std::string, std::function<ExitCode(Session&)>> modes = {
-      {"finish", finish},          {"gate", fail_at_a_gate},
-      {"throw", throw_alone},      {"throw_all", throw_everywhere},
-      {"hang", hang_alone},        {"freeze", freeze},
-      {"slow", work_slowly},       {"kill", be_killed},
-      {"stop", be_stopped},        {"freeze_apart", freeze_apart},
-      {"leave_apart", leave_apart}};
+  const std::map<std::string, std::function<ExitCode(Session&)>> modes = {{"finish", finish},
+                                                                          {"gate", fail_at_a_gate},
+                                                                          {"throw", throw_alone},
+                                                                          {"throw_all", throw_everywhere},
+                                                                          {"hang", hang_alone},
+                                                                          {"freeze", freeze},
+                                                                          {"slow", work_slowly},
+                                                                          {"kill", be_killed},
+                                                                          {"stop", be_stopped},
+                                                                          {"freeze_apart", freeze_apart},
+                                                                          {"leave_apart", leave_apart},
+                                                                          {"freeze_at_start", finish},
+                                                                          {"freeze_when_done", freeze_when_done},
+                                                                          {"freeze_at_the_end", freeze_at_the_end}};
   SessionOptions options;
   for (int i = 2; i < argc; ++i) {
     if (std::strcmp(argv[i], "--single-process") == 0) options.single_process = true;
     if (std::strcmp(argv[i], "--threads") == 0) options.threads = std::atoi(argv[++i]);
     if (std::strcmp(argv[i], "--watchdog") == 0) options.watchdog_s = std::atof(argv[++i]);
   }
+  // Before the ranks know each other; the first one is waited for.
+  const char* const rank = std::getenv("PMIX_RANK");
+  if (std::strcmp(argv[1], "freeze_at_start") == 0 && rank != nullptr && std::strcmp(rank, "0") == 0)
+    std::raise(SIGSTOP);
   return run_session(options, modes.at(argv[1]));
 }
 
