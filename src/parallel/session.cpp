@@ -159,22 +159,22 @@ int choose_device_of_rank(Collectives& world, const NodeBoard& board) {
 struct Session::State {
   explicit State(const SessionOptions& options)
       : launch(checked_launch(options)), watchdog_s(options.watchdog_s), own_board(NodeBoard::alone(launch.rank)) {
-    watch_edge("start", "MPI_Init", launch.one_host ? Pace::compute : Pace::files, false);
+    watch_edge("start", "MPI_Init", false);
     mpi.emplace(launch, options.single_process);
   }
   ~State() {
-    if (watchdog) watch_edge("end", "MPI_Finalize", Pace::compute, mpi->may_call_from_threads());
+    if (watchdog) watch_edge("end", "MPI_Finalize", mpi->may_call_from_threads());
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Where MPI begins and ends the ranks see nothing of each other: each watches how long it waits for the others.  To
-  // begin they load files, on one host the same ones at the same time.
-  void watch_edge(const char* phase, const char* call, Pace pace, bool may_call_mpi) {
+  // Where MPI begins and ends the ranks see nothing of each other: each watches how long it waits for the others.
+  // Hosts load the program each for itself, and a large job takes its connections down one by one.
+  void watch_edge(const char* phase, const char* call, bool may_call_mpi) {
     own_board->mine().call.set(call);
     own_board->mine().n_calls = 1;
     edge.emplace(*own_board, watchdog_s, may_call_mpi);
-    edge->progress(phase, pace);
+    edge->progress(phase, launch.one_host ? Pace::compute : Pace::files);
   }
 
   static Launch checked_launch(const SessionOptions& options) {
