@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/json.hpp"
 #include "core/log.hpp"
+#include "engine/prefix_tree.hpp"
 #include "io/file.hpp"
 #include "parallel/signals.hpp"
 
@@ -17,8 +18,7 @@
 namespace bathys::eval {
 namespace {
 
-// A shorter common beginning is not worth a sequence of its own (engine/track.cpp).
-constexpr std::int64_t kMinShared = 2;
+using engine::PrefixTree;
 
 // Tokens that all sequences begin with and that the engine computes once: up to the one whose successor is the first
 // scored.
@@ -29,7 +29,7 @@ std::int64_t common_beginning(const std::vector<engine::ScoredSequence>& sequenc
     const auto end = std::mismatch(first.begin(), first.end(), sequence.tokens.begin(), sequence.tokens.end());
     common = std::min({common, static_cast<std::int64_t>(end.first - first.begin()), sequence.first_scored - 1});
   }
-  return sequences.size() > 1 && common >= kMinShared ? common : 0;
+  return sequences.size() > 1 && common >= PrefixTree::kMinShared ? common : 0;
 }
 
 void count(const engine::ScoreJob& job, bool sharing, DryRun& out) {
@@ -45,7 +45,7 @@ void count(const engine::ScoreJob& job, bool sharing, DryRun& out) {
 
 void count(const engine::GenerateJob& job, bool sharing, DryRun& out) {
   const auto n_prompt = std::ssize(job.prompt), n = std::ssize(job.repeats);
-  const bool shared = sharing && n > 1 && n_prompt - 1 >= kMinShared;
+  const bool shared = sharing && n > 1 && n_prompt - 1 >= PrefixTree::kMinShared;
   out.prefill_rows += shared ? n_prompt - 1 + n : n_prompt * n;  // the last token of the prompt by each repeat
   out.drawn_tokens += job.max_new_tokens * std::ssize(job.repeats);
   out.longest = std::max<std::int64_t>(out.longest, std::ssize(job.prompt) + job.max_new_tokens);
