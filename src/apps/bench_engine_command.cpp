@@ -29,6 +29,10 @@ void add_bench_engine(CLI::App& bench, Commands& commands) {
   app->add_option("--generated", options->bench.generated, "tokens drawn by a generation")
       ->check(whole_number(1, std::int64_t{1} << 20))
       ->capture_default_str();
+  app->add_option("--cone-context", options->bench.cone,
+                  "tokens of a context whose last row alone is wanted, run by the cone and in full; 0: not measured")
+      ->check(whole_number(0, std::int64_t{1} << 20))
+      ->capture_default_str();
   app->add_option("--repeats", options->bench.repeats, "of each measurement; the fastest counts")
       ->check(whole_number(1, 1000))
       ->capture_default_str();

@@ -187,7 +187,7 @@ void add_eval(CLI::App& program, Commands& commands) {
   app->add_option("--prefix-token", eval.prefix_token,
                   "id before rolling windows and for empty contexts (default: BOS)")
       ->check(whole_number(0, std::numeric_limits<std::int32_t>::max()));
-  app->add_option("--max-seconds", eval.max_seconds, "stop in time, exit 75")->check(number(0));
+  app->add_option("--max-seconds", eval.max_seconds, "begin nothing new after so long, exit 75")->check(number(0));
   app->add_option("--grace-seconds", eval.grace_seconds, "for what is in flight when a stop is asked for")
       ->check(number(0))
       ->capture_default_str();

@@ -76,6 +76,36 @@ void measure(model::Model& model, const engine::EngineOptions& engine_options, c
   best = {seconds, kernels.seconds(), tokens / seconds, engine.counters().steps, kernels.by_label()};
 }
 
+struct Context {
+  double seconds = 1e30;
+  std::int64_t full_rows = 0;  // through attention and experts, of all layers
+};
+
+// One long context; `all`: every row is wanted, so that no layer skips one.
+void measure_context(model::Model& model, std::int64_t n, bool all, Context& best) {
+  const auto full_rows = [&] {
+    std::int64_t rows = 0;
+    for (const model::LayerCounters& layer : model.counters()) rows += layer.full_rows;
+    return rows;
+  };
+  const std::vector<std::int32_t> tokens = random_tokens(n, model.config().vocab_size, 0);
+  const std::int64_t before = full_rows();
+  model::Sequence sequence = model.caches().make();
+  const Timer timer;
+  while (sequence.length() < n) {
+    model::SequenceChunk chunk{&sequence, {}, {}, {}};
+    const std::int64_t end = std::min(n, sequence.length() + model.options().max_rows);
+    for (std::int64_t p = sequence.length(); p < end; ++p) {
+      chunk.tokens.push_back(tokens[static_cast<std::size_t>(p)]);
+      chunk.reach.push_back(all ? 0 : n - 1 - p);
+    }
+    model::Step step;
+    step.chunks.push_back(std::move(chunk));
+    model.run(step);
+  }
+  best = {std::min(best.seconds, timer.seconds()), full_rows() - before};
+}
+
 }  // namespace
 
 void bench_engine(const EngineBenchOptions& options, model::Model& model, std::ostream& out) {
@@ -83,9 +113,14 @@ void bench_engine(const EngineBenchOptions& options, model::Model& model, std::o
   const engine::EngineOptions alone{
       .row_budget = model.options().max_rows, .max_sequences = 1, .prefix_sharing = false};
   Measured many, one;
+  Context last_row, all_rows;
+  const std::int64_t n = std::min(options.cone, model.config().max_position_embeddings);
   for (int repeat = 0; repeat < options.repeats; ++repeat) {
     measure(model, batched, options, many);
     measure(model, alone, options, one);
+    if (n == 0) continue;
+    measure_context(model, n, false, last_row);
+    measure_context(model, n, true, all_rows);
   }
   out << "engine        steps  seconds  tokens/s  in kernels  elsewhere\n";
   for (const auto& [name, m] : {std::pair<const char*, const Measured&>{"batched", many}, {"one at a time", one}}) {
@@ -96,6 +131,11 @@ void bench_engine(const EngineBenchOptions& options, model::Model& model, std::o
   out << "where the batched run's time goes:\n";
   for (std::size_t i = 0; i < std::min(kLabelsShown, many.labels.size()); ++i)
     out << fmt::format("  {:28} {:5.1f}%\n", many.labels[i].first, 100 * many.labels[i].second / many.seconds);
+  if (n == 0) return;
+  out << fmt::format("the last of {} rows, by the cone: {:.3f} s and {} rows of layers; all rows: {:.3f} s and {}\n", n,
+                     last_row.seconds, last_row.full_rows, all_rows.seconds, all_rows.full_rows)
+      << fmt::format("all rows / the cone: {:.2f} in time, {:.2f} in rows\n", all_rows.seconds / last_row.seconds,
+                     static_cast<double>(all_rows.full_rows) / static_cast<double>(last_row.full_rows));
 }
 
 }  // namespace bathys::bench

@@ -98,6 +98,25 @@ class Report(Scratch):
         summary = self.summary("shared")
         self.assertLessEqual(summary["speed"]["prefill_rows"] + summary["speed"]["decode_rows"], shared + int(value["drawn tokens"]))
 
+    def test_a_dry_run_counts_shared_beginnings_of_any_length_as_the_run_computes_them(self):
+        lines = []
+        for n in range(1, 15):
+            choices = {"context_ids": [20 * n + i for i in range(n)], "continuation_ids": [[700, 701, 702], [703, 704], [705]]}
+            drawn = {"context_ids": [20 * n + 400 + i for i in range(n)], "max_gen_toks": 3, "repeats": 2}
+            lines += [json.dumps({"custom_id": f"{kind}-{n}", "url": f"bathys:{kind}", "body": body})
+                      for kind, body in (("loglikelihood", choices), ("generate_until", drawn))]
+        requests = self.write("requests.jsonl", "\n".join(lines) + "\n")
+        dry = self.evaluate(requests, "--dry-run")
+        self.assertEqual(self.evaluate(requests).returncode, OK)
+        self.assertEqual(int(re.search(r"^prefill rows +(\d+)", dry.stdout, re.M)[1]), self.summary()["speed"]["prefill_rows"])
+
+    def test_the_engines_benchmark_says_what_the_cone_is_worth(self):
+        done = run("bench", "engine", "--model", SHARDS, "--requests", "2", "--context", "16", "--generated", "2", "--repeats", "1", "--cone-context", "700")
+        self.assertEqual(done.returncode, OK, done.stderr)
+        rows = re.search(r"the last of 700 rows, by the cone: [\d.]+ s and (\d+) rows of layers; all rows: [\d.]+ s and (\d+)\n", done.stdout)
+        self.assertEqual((int(rows[1]), int(rows[2])), (5 * 700 + (1 + 2 * 31) + (1 + 31) + 1, 8 * 700))  # windows of 32; layers 5 to 7 are above the caches
+        self.assertRegex(done.stdout, r"all rows / the cone: [\d.]+ in time, 1\.[45]\d in rows\n")
+
     def test_a_dry_run_refuses_what_the_run_would(self):
         done = self.evaluate(self.write("bad", "{}\n"), "--dry-run")
         self.assert_refused(done, BAD_REQUESTS, "line 1: missing_field")
