@@ -75,11 +75,12 @@ StartHeader EvalRun::State::start_header(int number, std::string time) const {
 void EvalRun::State::open_folder(const Pulse& pulse) {
   folder = std::make_unique<RunFolder>(options.out, identity);
   take_journals(*folder, identity, options.take_from, pulse);
-  records = std::make_unique<RecordTable>(requests);
+  records = std::make_unique<RecordTable>(requests, journal_run(identity));
   records->read(folder->path(), pulse);
   header = start_header(records->last_start() + 1, utc_now());
   if (records->damaged_lines() > 0) {
-    log::warn("journal", "damaged_lines={} (left by a kill or a power loss; what they held is done again)",
+    log::warn("journal",
+              "damaged_lines={} (left by a kill or a power loss, or of another run; what they held is done again)",
               records->damaged_lines());
   }
   if (options.retry_failed && !options.no_new_answers) records->forget_failed();
@@ -138,7 +139,7 @@ void EvalRun::State::begin_journal() {
   world.broadcast_host(&header.number, sizeof header.number, 0);
   header = start_header(header.number, world.broadcast_host(header.time, 0));
   parallel::agree(world, [&] {
-    if (writes()) journal = std::make_unique<JournalWriter>(options.out, header, world.rank());
+    if (writes()) journal = std::make_unique<JournalWriter>(options.out, header, world.rank(), journal_run(identity));
   });
 }
 

@@ -75,12 +75,14 @@ std::optional<io::Hash128> read_hash(const std::string& text) {
   return whole ? std::optional(hash) : std::nullopt;
 }
 
-std::string seal(std::string_view body) { return fmt::format("{}{}{}\"}}", body, kSeal, io::sha256_hex(body)); }
+std::string seal(std::string_view body, std::string_view run) {
+  return fmt::format("{}{}{}\"}}", body, kSeal, io::sha256_hex(fmt::format("{}{}", run, body)));
+}
 
-// Whether a line is as it was written: a byte that changed on the disk may leave JSON, but no seal.
-bool is_sealed(std::string_view line) {
+// Whether a line is as this run wrote it: a byte that changed on the disk may leave JSON, but no seal.
+bool is_sealed(std::string_view line, std::string_view run) {
   const std::size_t end = kSeal.size() + kDigits + 2;
-  return line.size() > end && line == seal(line.substr(0, line.size() - end));
+  return line.size() > end && line == seal(line.substr(0, line.size() - end), run);
 }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -116,7 +118,8 @@ void Progress::add(const Progress& other) {
   layers.add(other.layers);
 }
 
-RecordTable::RecordTable(const std::vector<Request>& requests) : requests_(&requests) {
+RecordTable::RecordTable(const std::vector<Request>& requests, std::string run)
+    : requests_(&requests), run_(std::move(run)) {
   std::size_t n = 0;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     index_.emplace(requests[i].custom_id, i);
@@ -174,7 +177,7 @@ Progress RecordTable::progress() const {
 
 bool RecordTable::read_line(std::string_view line, std::int64_t offset, int file, Progress& progress) {
   Json json;
-  if (!is_sealed(line) || try_parse_json(line, json) || !json.is_object()) return false;
+  if (!is_sealed(line, run_) || try_parse_json(line, json) || !json.is_object()) return false;
   try {
     if (json.contains("start")) {
       files_[static_cast<std::size_t>(file)].header = read_header(json["start"]);
@@ -338,8 +341,9 @@ std::string RecordTable::item(const RecordPlace& place) const {
 }
 int RecordTable::start_of(const RecordPlace& place) const { return files_[static_cast<std::size_t>(place.file)].start; }
 
-JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank, double sync_seconds)
-    : path_(journal_path(folder, header.number, rank)), sync_seconds_(sync_seconds) {
+JournalWriter::JournalWriter(const std::string& folder, const StartHeader& header, int rank, std::string run,
+                             double sync_seconds)
+    : path_(journal_path(folder, header.number, rank)), run_(std::move(run)), sync_seconds_(sync_seconds) {
   io::make_folder(folder + "/journal");
   fd_ = io::Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd_.open()) io::fail_write(errno, path_, "created");
@@ -353,7 +357,7 @@ JournalWriter::JournalWriter(const std::string& folder, const StartHeader& heade
 }
 
 void JournalWriter::write(std::string_view body) {
-  const std::string whole = seal(body) + '\n';
+  const std::string whole = seal(body, run_) + '\n';
   io::write_all(fd_.get(), bytes_of(whole), path_);
   bytes_ += std::ssize(whole);
   ++unsynced_;

@@ -26,7 +26,8 @@
 //                                   "instead_of" names the failed record that this one was asked for to replace,
 //                                   "cache_bytes" is what one takes that did not fit
 //   {"progress":{...}}              seconds and rows of this start so far; the last one counts
-// Each ends with "sha256", of all bytes of the line before that member.
+// Each ends with "sha256", of what the run's answers depend on (`run`) and all bytes of the line before that member: a
+// line of another run is none of this one, however it came here.
 namespace bathys::eval {
 
 struct PhaseSeconds {
@@ -72,7 +73,8 @@ struct JournalName {
 // Which answers of a request file are on record, and where.
 class RecordTable {
  public:
-  explicit RecordTable(const std::vector<Request>& requests);
+  // `run`: journal_run() of the run whose journals are read.
+  explicit RecordTable(const std::vector<Request>& requests, std::string run = "");
 
   // Reads every journal file of the folder, in the order of their names.  Equal records of one key collapse.  A failed
   // one gives way where it may: when it did not fit, which depends on the room, or when another record says that it
@@ -122,6 +124,7 @@ class RecordTable {
   [[nodiscard]] std::string read_text(int file, std::int64_t offset, std::int64_t bytes) const;
 
   const std::vector<Request>* requests_;
+  std::string run_;
   std::unordered_map<std::string_view, std::size_t> index_;  // custom_id -> the first request of its line
   std::vector<std::size_t> first_;                           // request -> its first place
   std::vector<RecordPlace> places_;
@@ -147,8 +150,10 @@ class JournalWriter {
   static constexpr int kSyncLines = 256;
   static constexpr double kSyncSeconds = 5;
 
-  // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet; its name is on the disk then.
-  JournalWriter(const std::string& folder, const StartHeader& header, int rank, double sync_seconds = kSyncSeconds);
+  // Creates journal/<start>-<rank>.jsonl in `folder`, which must not exist yet; its name is on the disk then.  `run`:
+  // journal_run() of the run.
+  JournalWriter(const std::string& folder, const StartHeader& header, int rank, std::string run = "",
+                double sync_seconds = kSyncSeconds);
   // `instead_of`: the failed record that this one was asked for to replace.
   void append(const Record& record, std::string_view item, const std::optional<io::Hash128>& instead_of = {});
   void append_progress(const Progress& progress);
@@ -159,7 +164,7 @@ class JournalWriter {
  private:
   void write(std::string_view body);  // of a line: its object without the closing brace
 
-  std::string path_;
+  std::string path_, run_;
   io::Descriptor fd_;
   double sync_seconds_;
   std::int64_t bytes_ = 0;

@@ -98,6 +98,14 @@ std::vector<Request> keep_share(std::vector<Request> requests, const Share& shar
   return kept;
 }
 
+std::string journal_run(const RunIdentity& identity) {
+  std::string text;
+  for (const auto& [key, value] : identity) {
+    if (key != kShareKey) text += fmt::format("{}={}\n", key, value);
+  }
+  return io::sha256_hex(text);
+}
+
 void take_journals(const RunFolder& folder, const RunIdentity& identity, const std::vector<std::string>& sources,
                    const Pulse& pulse) {
   if (sources.empty()) return;

@@ -28,6 +28,10 @@ Share read_share(const std::string& text);
 // The requests of a share, in their order.  Prompts of one line stay together.
 std::vector<Request> keep_share(std::vector<Request> requests, const Share& share);
 
+// What the lines of a run's journal are bound to (journal.hpp): a hash of all that its answers depend on.  The shares
+// of a run have the same.
+[[nodiscard]] std::string journal_run(const RunIdentity& identity);
+
 // Copies the journals of other runs into this folder's journal, each of their starts as one; those that are there
 // already are left alone, so that it may be done again.  Records then count as if this run had made them: equal ones
 // collapse, contradicting ones are refused.

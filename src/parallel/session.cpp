@@ -13,6 +13,7 @@
 #include "parallel/threads.hpp"
 #include "parallel/watchdog.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <map>
@@ -27,6 +28,9 @@ namespace bathys::parallel {
 namespace {
 
 constexpr std::size_t kLongestWarning = 1000;  // bytes
+
+// What MPI may take to begin and to end, however short the watchdog's limit is.
+constexpr double kLeastEdgeSeconds = 5;
 
 const char* get_environment(const char* name) { return std::getenv(name); }
 
@@ -173,7 +177,7 @@ struct Session::State {
   void watch_edge(const char* phase, const char* call, bool may_call_mpi) {
     own_board->mine().call.set(call);
     own_board->mine().n_calls = 1;
-    edge.emplace(*own_board, watchdog_s, may_call_mpi);
+    edge.emplace(*own_board, watchdog_s > 0 ? std::max(watchdog_s, kLeastEdgeSeconds) : 0, may_call_mpi);
     edge->progress(phase, launch.one_host ? Pace::compute : Pace::files);
   }
 
@@ -192,6 +196,7 @@ struct Session::State {
     threads = choose_threads_of_rank(*world, *board, options.threads, cpus);
     device = choose_device_of_rank(*world, *board);
     kokkos.emplace(threads.threads, device);
+    watchdog->progress("start");
   }
 
   Launch launch;

@@ -16,8 +16,9 @@ namespace bathys::parallel {
 namespace {
 
 constexpr int kMaxRanksShown = 16;
-constexpr double kNodeStaggerSeconds = 1.0;  // node 0 speaks first; the next one only if that did not end the job
-constexpr int kMaxStaggered = 10;
+// Node 0 speaks first; the next one only if that did not end the job, for which a launcher takes up to two seconds.
+constexpr double kNodeStaggerSeconds = 3.0;
+constexpr int kMaxStaggered = 4;
 // Ticks without a pulse after which a process counts as one that does not run.
 constexpr double kMissedPulses = 10;
 

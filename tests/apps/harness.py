@@ -62,9 +62,12 @@ def read_lines(path):
         return [json.loads(line) for line in lines.read().split("\n") if line]
 
 
-def resealed(journal):
-    """The text of a journal whose lines were changed, with the hashes that they end with made new."""
-    seal = lambda line: f'{line[1]},"sha256":"{hashlib.sha256(line[1].encode()).hexdigest()}"}}'
+def resealed(journal, run):
+    """The text of a journal of the folder `run` whose lines were changed, with the hashes that they end with made new."""
+    digest = lambda text: hashlib.sha256(text.encode()).hexdigest()
+    identity = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["identity"]
+    name = digest("".join(f"{key}={value}\n" for key, value in identity.items() if key != "share"))
+    seal = lambda line: f'{line[1]},"sha256":"{digest(name + line[1])}"}}'
     return re.sub(r'^(.*),"sha256":"[0-9a-f]{64}"}$', seal, journal, flags=re.M)
 
 

@@ -107,7 +107,7 @@ class Memory(Scratch):
         for journal in (self.folder / "run" / "journal").iterdir():
             text = journal.read_text()
             self.assertIn('"memory_gib":0.0003', text)
-            journal.write_text(resealed(text.replace('"memory_gib":0.0003', '"memory_gib":0.0')))
+            journal.write_text(resealed(text.replace('"memory_gib":0.0003', '"memory_gib":0.0'), self.folder / "run"))
         whole = self.evaluate_synthetic(requests, None, ranks=2)
         self.assertEqual(whole.returncode, OK, whole.stderr)
         self.assertEqual(event(whole.stderr, "run")["on_record"], "20")

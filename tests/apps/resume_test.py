@@ -8,6 +8,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -242,8 +243,24 @@ class Resume(Scratch):
         self.assertEqual(self.evaluate(requests).returncode, OK)
         journal = next((self.folder / "run" / "journal").glob("*.jsonl"))
         changed = journal.read_text().replace('"stop":"the"', '"stop":"teh"')
-        (journal.parent / "000002-000000.jsonl").write_text(resealed(changed))
+        (journal.parent / "000002-000000.jsonl").write_text(resealed(changed, self.folder / "run"))
         self.assert_refused(self.evaluate(requests, fresh=False), BAD_INPUT, "order", "000002-000000.jsonl")
+
+    def test_a_journal_of_another_run_answers_nothing(self):
+        self.assertEqual(self.evaluate(WORK).returncode, OK)
+        before = self.result_bytes()
+        for options in (("--seed", "7"), ("--prefix-token", "5"), ("--max-length", "60")):
+            self.assertEqual(self.evaluate(WORK, *options, name="other").returncode, OK)
+            self.assertNotEqual(self.result_bytes("other"), before)
+            run = self.folder / "run"
+            shutil.rmtree(run / "journal")
+            (run / "summary.json").unlink()
+            shutil.copytree(self.folder / "other" / "journal", run / "journal")
+            done = self.evaluate(WORK, fresh=False)
+            self.assertEqual(done.returncode, OK, done.stderr)
+            self.assertIn(" on_record=0 ", done.stderr)
+            self.assertIn("or of another run", done.stderr)
+            self.assertEqual(self.result_bytes(), before)
 
     def test_ranks_that_wait_while_the_first_reads_and_merges_are_not_taken_for_stuck(self):
         # Answers that need no model, so many that one rank reads them for longer than the watchdog waits.

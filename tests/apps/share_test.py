@@ -91,7 +91,7 @@ class Shares(Scratch):
         for code, expected in (("nonfinite_value", BAD_INPUT), ("does_not_fit", SOME_FAILED)):
             record["record"].update(ok=False, error={"code": code, "message": "layer 1, token 2"})
             lines[at] = json.dumps(record, separators=(",", ":"))
-            journal.write_text(resealed("\n".join(lines)))
+            journal.write_text(resealed("\n".join(lines), other))
             done = self.merge([self.folder / "whole", other], "--no-new-answers")
             if expected == BAD_INPUT:
                 self.assert_refused(done, BAD_INPUT, "hold different answers", key, "(failed)")
@@ -137,7 +137,7 @@ class Shares(Scratch):
         record = next(line for line in text.split("\n") if '"custom_id":"many"' in line or '"ok":true' in line)
         lie = record.replace('"usage":{"prompt_tokens":', '"usage":{"prompt_tokens":1')
         self.assertNotEqual(lie, record)
-        journal.write_text(text + resealed(lie) + "\n")
+        journal.write_text(text + resealed(lie, sources[0]) + "\n")
         self.assert_refused(self.merge(sources, "--no-new-answers"), BAD_INPUT, "hold different answers")
 
 

@@ -111,6 +111,16 @@ TEST_F(JournalTest, GivesBackWhatWasWritten) {
   EXPECT_EQ(table.last_start(), 1);
 }
 
+TEST_F(JournalTest, ALineOfAnotherRunIsNoAnswer) {
+  JournalWriter(folder_.path(), start(1), 0, "seed 0").append(record(0, 0, "x"), kItem);
+  JournalWriter(folder_.path(), start(2), 0, "seed 7").append(record(0, 1, "y"), kItem);
+  RecordTable table(requests_, "seed 0");
+  table.read(folder_.path());
+  EXPECT_TRUE(table.at(0, 0).present());
+  EXPECT_FALSE(table.at(0, 1).present());
+  EXPECT_EQ(table.damaged_lines(), 2);
+}
+
 TEST_F(JournalTest, ReadsEveryWriterOfAStart) {
   RecordTable table(requests_);
   JournalWriter first(folder_.path(), start(1), 0), second(folder_.path(), start(1), 3);
@@ -401,7 +411,7 @@ TEST_F(JournalTest, IsFoundUnderItsNameAfterAPowerLoss) {
 }
 
 TEST_F(JournalTest, IsDurableInTimeAlsoWhereNoLineFollows) {
-  JournalWriter writer(folder_.path(), start(1), 0, 0.05);
+  JournalWriter writer(folder_.path(), start(1), 0, "", 0.05);
   synced().clear();
   writer.sync_if_due();
   EXPECT_TRUE(synced().empty());  // there is nothing to be done
