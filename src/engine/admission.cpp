@@ -72,6 +72,7 @@ Engine::State::Start Engine::State::start_node(PrefixNode& node, Track& first) {
 void Engine::State::launch(Track& track, const Room& room, model::Sequence sequence) {
   track.sequence = std::move(sequence);
   track.room = room;
+  if (track.kind != Track::Kind::prefix) track.forget_shared();  // a beginning may be run again, and is compared with
   alive.push_back(&track);
 }
 

@@ -129,13 +129,13 @@ void Engine::State::run(const std::vector<std::pair<Track*, std::int64_t>>& chos
     chunk.sequence = &track->sequence;
     const std::int64_t start = track->sequence.length();
     for (std::int64_t p = start; p < start + rows; ++p) {
-      chunk.tokens.push_back(track->tokens[static_cast<std::size_t>(p)]);
+      chunk.tokens.push_back(track->token(p));
       chunk.reach.push_back(std::max<std::int64_t>(0, track->first_wanted - p));
       if (p < track->first_wanted) continue;
       HeadQuery query;
       query.wanted_row = static_cast<std::int64_t>(queries.size());
       if (track->kind == Track::Kind::score) {
-        query.target = track->tokens[static_cast<std::size_t>(p + 1)];
+        query.target = track->token(p + 1);
       } else {
         const auto& job = std::get<GenerateJob>(track->job->job);
         query.key = job.key;

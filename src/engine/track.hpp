@@ -26,7 +26,8 @@ struct Track {
   JobState* job = nullptr;     // whose answer it is; of a prefix: whose start set it off, null when that has ended
   PrefixNode* node = nullptr;  // the beginning it forks from; of a prefix: its own
   std::size_t index = 0;       // sequence or repeat of the job
-  std::vector<std::int32_t> tokens;  // from position 0; a generation appends what it draws
+  std::vector<std::int32_t> tokens;  // from position first_token on; a generation appends what it draws
+  std::int64_t first_token = 0;      // 0 until it has started
   std::int64_t end = 0;              // rows to run now: positions below end
   std::int64_t first_wanted = 0;     // rows from this position on are wanted; a prefix has it at or beyond its end
   std::int64_t wanted_from = 0;      // where first_wanted began
@@ -38,6 +39,11 @@ struct Track {
   Room room;  // what it was admitted with
   std::optional<StopMatcher> stops;
 
+  [[nodiscard]] std::int32_t token(std::int64_t position) const {
+    return tokens[static_cast<std::size_t>(position - first_token)];
+  }
+  // Forgets the tokens that its sequence was forked with: many may have come from one long beginning.
+  void forget_shared();
   [[nodiscard]] std::int64_t rows_left() const { return end - sequence.length(); }
   // Feeds what it drew; the prompt's last row, from which the first token is drawn, is prefill.
   [[nodiscard]] bool decoding() const {
@@ -47,8 +53,8 @@ struct Track {
 
 // A job between submit and take_finished.
 struct JobState {
-  std::uint64_t number = 0;  // in order of submission
-  std::variant<ScoreJob, GenerateJob> job;
+  std::uint64_t number = 0;                 // in order of submission
+  std::variant<ScoreJob, GenerateJob> job;  // without its tokens, which the tracks have
   JobResult result;
   std::vector<std::unique_ptr<Track>> tracks;
   std::size_t unfinished = 0;    // tracks that have not ended

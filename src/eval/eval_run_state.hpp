@@ -22,6 +22,7 @@ struct InFlight {
   std::size_t request = 0;
   std::vector<std::int32_t> repeats;
   PreparedTask task;
+  std::int64_t tokens = 0;  // what the engine holds for it, in tokens
   double submitted_s = 0;
 };
 
@@ -69,6 +70,7 @@ struct EvalRun::State {
   Progress progress;
   std::vector<PhaseSeconds> ranks_seconds;
   std::unordered_map<std::int64_t, InFlight> in_flight;
+  std::int64_t tokens_in_flight = 0;
   std::int64_t next_seen = 0;        // requests that were taken, as last seen
   std::unique_ptr<LookAhead> ahead;  // those of this group that the engine has not got yet
   bool worked = false;
@@ -97,6 +99,7 @@ struct EvalRun::State {
   void take_requests(engine::Engine& engine);
   void submit(engine::Engine& engine);
   void keep(const InFlight& job, const engine::JobResult& result);
+  void finish_job(const engine::JobResult& result);
   [[nodiscard]] std::int64_t reasons_to_stop() const;
   StepFlags decide(std::int64_t pending);
   void count_engine(const engine::Engine& engine);

@@ -21,6 +21,20 @@ constexpr auto kLongestPause = std::chrono::milliseconds(4);
 
 // Jobs that the engine gets in a step without needing them yet.
 constexpr std::int64_t kPlentyPerStep = 64;
+// What the jobs of the engine hold, from which on it gets none that it does not need yet: a megabyte, in tokens of four
+// bytes.
+constexpr std::int64_t kPlentyOfTokens = std::int64_t{1} << 18;
+constexpr std::int64_t kSequenceTokens = 64;  // of a sequence beside its own
+
+std::int64_t tokens_held(const PreparedTask& task) {
+  std::int64_t n_sequences = 0, tokens = count_tokens(task);
+  if (const auto* score = std::get_if<engine::ScoreJob>(&task.job)) n_sequences = std::ssize(score->sequences);
+  if (const auto* generate = std::get_if<engine::GenerateJob>(&task.job)) {
+    n_sequences = std::ssize(generate->repeats);
+    tokens *= n_sequences;
+  }
+  return tokens + kSequenceTokens * n_sequences;
+}
 
 }  // namespace
 
@@ -48,6 +62,7 @@ void EvalRun::State::submit(engine::Engine& engine) {
   job.request = todo[next].first;
   job.repeats = todo[next].second;
   job.task = std::move(task);
+  job.tokens = tokens_held(job.task);
   job.submitted_s = clock.seconds();
   progress.prepare_s += timer.seconds();
   const auto tag = static_cast<std::int64_t>(next);
@@ -61,10 +76,19 @@ void EvalRun::State::submit(engine::Engine& engine) {
     keep(job, engine::JobResult{});
     return;
   }
+  tokens_in_flight += job.tokens;
   in_flight.emplace(tag, std::move(job));
 }
 
-// While there are plenty, a group's engine holds as many as it may: sequences share beginnings within what it holds.
+void EvalRun::State::finish_job(const engine::JobResult& result) {
+  const auto job = in_flight.find(result.tag);
+  keep(job->second, result);
+  tokens_in_flight -= job->second.tokens;
+  in_flight.erase(job);
+}
+
+// While there are plenty, a group's engine holds as many as it may, by number and by tokens: sequences share beginnings
+// within what it holds.
 // They come to it over the first steps, so that the first need not wait for all.  Where they get few it gets what its
 // next steps need, since no other group can take what this one holds; look_ahead_of() bounds what waits before it.
 // Nothing here depends on how fast tasks are prepared: the tensor ranks of a group do the same.
@@ -75,7 +99,8 @@ void EvalRun::State::take_requests(engine::Engine& engine) {
   bool took_few = false;
   while (handled < options.max_in_flight && engine.pending() < options.max_in_flight) {
     const std::int64_t left = n_todo() - next_seen;
-    const bool plenty = takers() == 1 || left >= 2 * takers() * options.max_in_flight;
+    const bool plenty =
+        tokens_in_flight < kPlentyOfTokens && (takers() == 1 || left >= 2 * takers() * options.max_in_flight);
     if (!(plenty && handled < kPlentyPerStep) && !engine.wants_jobs()) return;
     if (ahead->waiting() == 0) {
       if (left <= 0 || took_few) return;
@@ -208,10 +233,7 @@ void EvalRun::State::loop(engine::Engine& engine) {
     }
     engine.step();
     if (watchdog != nullptr) watchdog->progress(fmt::format("after step {}", engine.counters().steps));
-    for (engine::JobResult& result : engine.take_finished()) {
-      keep(in_flight.at(result.tag), result);
-      in_flight.erase(result.tag);
-    }
+    for (const engine::JobResult& result : engine.take_finished()) finish_job(result);
     count_engine(engine);
     note_progress();
     report_status(flags.stop ? "cancelling" : "in_progress", false);

@@ -2,6 +2,8 @@
 #include "eval/run_order.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -23,23 +25,24 @@ std::string bytes_of(const TokenIds& ids) {
   return out;
 }
 
-std::string bytes_of(const Context& context) {
+// What a context begins with: its own text where it is one, else bytes that are put into `made`.
+std::string_view beginning_of(const Context& context, std::deque<std::string>& made) {
   if (const auto* text = std::get_if<std::string>(&context)) return *text;
-  if (const auto* ids = std::get_if<TokenIds>(&context)) return bytes_of(*ids);
+  if (const auto* ids = std::get_if<TokenIds>(&context)) return made.emplace_back(bytes_of(*ids));
   const Json& body = std::get<Messages>(context).body;
-  return body.contains("messages") ? body["messages"].dump() : body.dump();
+  return made.emplace_back(body.contains("messages") ? body["messages"].dump() : body.dump());
 }
 
 struct Entry {
-  std::string beginning;
+  std::string_view beginning;
   std::size_t length = 0;  // bytes that count as its work
   TodoItem item;
 };
 
-Entry measure(const Request& request, TodoItem item) {
+Entry measure(const Request& request, TodoItem item, std::deque<std::string>& made) {
   Entry entry;
   if (const auto* score = std::get_if<Loglikelihood>(&request.body)) {
-    entry.beginning = bytes_of(score->context);
+    entry.beginning = beginning_of(score->context, made);
     entry.length = entry.beginning.size();
     std::visit(
         [&](const auto& list) {
@@ -52,7 +55,7 @@ Entry measure(const Request& request, TodoItem item) {
     if (std::holds_alternative<TokenIds>(rolling->text)) entry.length *= kBytesPerToken;
   } else {
     const auto& generate = std::get<Generate>(request.body);
-    entry.beginning = bytes_of(generate.context);
+    entry.beginning = beginning_of(generate.context, made);
     entry.length = entry.beginning.size() +
                    static_cast<std::size_t>(std::max<std::int64_t>(generate.max_gen_toks, 0)) * kBytesPerToken;
   }
@@ -64,16 +67,38 @@ bool same_family(std::string_view a, std::string_view b) {
   return a.size() >= kFamilyBytes && b.size() >= kFamilyBytes && a.substr(0, kFamilyBytes) == b.substr(0, kFamilyBytes);
 }
 
+// Answers that one item of the request may have: each has the context's tokens for itself.
+std::size_t most_repeats(const Entry& entry) {
+  constexpr std::size_t kTokens = std::size_t{1} << 18;
+  const std::size_t context = std::max<std::size_t>(1, entry.beginning.size() / kBytesPerToken);
+  return std::clamp(kTokens / context, kLeastRepeats, kMostRepeats);
+}
+
+void append_parts(Entry entry, std::vector<TodoItem>& todo) {
+  const std::size_t most = most_repeats(entry);
+  const std::vector<std::int32_t>& repeats = entry.item.second;
+  if (repeats.size() <= most) {
+    todo.push_back(std::move(entry.item));
+    return;
+  }
+  for (auto begin = repeats.begin(); begin != repeats.end();) {
+    const auto end = begin + std::min(static_cast<std::ptrdiff_t>(most), repeats.end() - begin);
+    todo.emplace_back(entry.item.first, std::vector<std::int32_t>(begin, end));
+    begin = end;
+  }
+}
+
 }  // namespace
 
 void sort_for_running(const std::vector<Request>& requests, std::vector<TodoItem>& todo) {
   std::vector<Entry> entries;
+  std::deque<std::string> made;
   entries.reserve(todo.size());
   for (TodoItem& item : todo) {
     const Request& request = requests[item.first];
-    entries.push_back(measure(request, std::move(item)));
+    entries.push_back(measure(request, std::move(item), made));
   }
-  // std::string compares bytes as unsigned characters.
+  // Strings compare bytes as unsigned characters.
   std::stable_sort(entries.begin(), entries.end(),
                    [](const Entry& a, const Entry& b) { return a.beginning < b.beginning; });
 
@@ -94,7 +119,7 @@ void sort_for_running(const std::vector<Request>& requests, std::vector<TodoItem
   });
   todo.clear();
   for (const Family& family : families) {
-    for (std::size_t i = family.begin; i < family.end; ++i) todo.push_back(std::move(entries[i].item));
+    for (std::size_t i = family.begin; i < family.end; ++i) append_parts(std::move(entries[i]), todo);
   }
 }
 

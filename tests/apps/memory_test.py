@@ -8,7 +8,7 @@ import re
 import shutil
 import unittest
 
-from harness import OK, ROOT, SHARDS, SOME_FAILED, USAGE, Scratch, resealed, run
+from harness import OK, ROOT, SHARDS, SOME_FAILED, STOPPED, USAGE, Scratch, resealed, run
 
 FULL = os.environ.get("BATHYS_FULL") == "1"
 
@@ -30,14 +30,14 @@ class Memory(Scratch):
         lines.insert(n_short // 2, {"custom_id": "long", "url": "bathys:loglikelihood_rolling", "body": {"ids": ids}})
         return self.write("mixed.jsonl", "\n".join(json.dumps(line) for line in lines) + "\n")
 
-    def evaluate_synthetic(self, requests, memory, ranks, **changes):
+    def evaluate_synthetic(self, requests, memory, ranks, *options, **changes):
         """A model of nano's shape for long contexts, made in memory; `changes` of its config."""
         config = json.loads((ROOT / "inputs" / "models" / "nano" / "config.json").read_text(encoding="utf-8"))
         config["text_config"].update({"max_position_embeddings": 131072, "sliding_window": 32, **changes})
         path = self.write("config.json", json.dumps(config))
         room = [] if memory is None else ["--memory", str(memory)]
         return run("eval", "--synthetic", path, "--requests", requests, "--out", self.folder / "run", *room,
-                   "--row-budget", "256", ranks=ranks, timeout=3000)
+                   "--row-budget", "256", *options, ranks=ranks, timeout=3000)
 
     def test_a_rank_stays_within_what_it_announced(self):
         # The long document's caches alone fill most of the arena: 80 bytes a token and the state of one sequence.
@@ -71,6 +71,20 @@ class Memory(Scratch):
         self.assertGreater(int(memory["cache_bytes"]), announced / 2)
         self.assertLessEqual(peak, 1.10 * announced)
         self.assertGreaterEqual(peak, 0.7 * announced)
+
+    def test_what_waits_for_its_turn_is_little_beside_the_rest(self):
+        ids = lambda seed: [3 + (seed * 31 + 17 * i) % 900 for i in range(3900)]
+        questions = [{"context_ids": ids(n), "continuation_ids": [[5, 6], [7, 8], [9], [10, 11]]} for n in range(600)]
+        draws = [{"context_ids": ids(0), "max_gen_toks": 8, "temperature": 1, "repeats": 10_000}]
+        for kind, bodies in (("loglikelihood", questions), ("generate_until", draws)):
+            with self.subTest(kind):
+                shutil.rmtree(self.folder / "run", ignore_errors=True)
+                lines = [json.dumps({"custom_id": str(n), "url": f"bathys:{kind}", "body": body}) for n, body in enumerate(bodies)]
+                requests = self.write("many.jsonl", "\n".join(lines) + "\n")
+                done = self.evaluate_synthetic(requests, 0.01, 1, "--max-seconds", "6", "--grace-seconds", "0")
+                self.assertEqual(done.returncode, STOPPED, done.stderr)
+                report = event(done.stderr, "memory_peak")
+                self.assertLessEqual(int(report["host_peak_bytes"]), 1.10 * int(report["host_announced_bytes"]))
 
     def test_scores_over_a_whole_vocabulary_take_a_chunk_of_logits(self):
         # All logits of the scored rows at once would be a gigabyte in the quick tier, ten in the full one.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eval/run_order.hpp"
 
+#include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -78,6 +81,28 @@ TEST_F(Order, IdsAndRepeatsAreKept) {
   todo_[0].second = {1, 4};
   EXPECT_THAT(sorted(), ElementsAre(1, 0));
   EXPECT_THAT(todo_[1].second, ElementsAre(1, 4));
+}
+
+TEST_F(Order, ManyAnswersOfOneRequestAreSeveralItemsInARow) {
+  for (const auto& [context, most] :
+       {std::pair(std::string("p"), kMostRepeats), std::pair(std::string(1 << 20, 'p'), kLeastRepeats)}) {
+    requests_.clear();
+    todo_.clear();
+    const auto n = static_cast<std::int32_t>(2 * most + 3);
+    Request request;
+    request.body = draws(context, 4, n);
+    add(std::move(request));
+    todo_[0].second.resize(static_cast<std::size_t>(n));
+    std::iota(todo_[0].second.begin(), todo_[0].second.end(), 0);
+    EXPECT_THAT(sorted(), ElementsAre(0, 0, 0));
+    std::vector<std::int32_t> repeats;
+    for (const TodoItem& item : todo_) {
+      EXPECT_LE(item.second.size(), most);
+      repeats.insert(repeats.end(), item.second.begin(), item.second.end());
+    }
+    ASSERT_EQ(std::ssize(repeats), n);
+    for (std::int32_t repeat = 0; repeat < n; ++repeat) EXPECT_EQ(repeats[static_cast<std::size_t>(repeat)], repeat);
+  }
 }
 
 }  // namespace
