@@ -261,7 +261,12 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, doubl
   state.loop(engine);
   state.wait_for_others();
   state.progress.total_s = state.progress.load_s + state.clock.seconds();
-  state.end_journal();
+  try {
+    state.end_journal();
+  } catch (const parallel::AgreedError& error) {
+    state.report_end(error);
+    throw;
+  }
   state.grid = nullptr;
   state.ranks_seconds = state.world.all_gather_host<PhaseSeconds>(state.progress);
 }
@@ -269,9 +274,14 @@ void EvalRun::work(engine::Engine& engine, const parallel::RankGrid& grid, doubl
 ExitCode EvalRun::finish(std::string& table, std::string& cause) {
   State& state = *state_;
   std::int64_t code = 0;
-  parallel::lead(state.world, state.watchdog, "write results", [&](const Pulse& pulse) {
-    code = static_cast<std::int64_t>(state.finish_on_rank_0(table, cause, pulse));
-  });
+  try {
+    parallel::lead(state.world, state.watchdog, "write results", [&](const Pulse& pulse) {
+      code = static_cast<std::int64_t>(state.finish_on_rank_0(table, cause, pulse));
+    });
+  } catch (const parallel::AgreedError& error) {
+    state.report_end(error);
+    throw;
+  }
   return static_cast<ExitCode>(state.world.all_reduce_host(code, parallel::Reduce::max));
 }
 

@@ -9,6 +9,7 @@
 #include "eval/look_ahead.hpp"
 #include "eval/result_files.hpp"
 #include "eval/run_counters.hpp"
+#include "parallel/agree.hpp"
 
 #include <exception>
 #include <map>
@@ -105,7 +106,9 @@ struct EvalRun::State {
   void count_engine(const engine::Engine& engine);
   void wait_for_others();
   void note_progress();
+  [[nodiscard]] RunStatus status_now(const char* state) const;
   void report_status(const char* state, bool always);
+  void report_end(const parallel::AgreedError& error);
 
   // A writer's work between two gates: the first failure is kept until the ranks meet.
   template <class Write>

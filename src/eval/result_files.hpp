@@ -28,7 +28,8 @@ void write_results(const RunFolder& folder, const std::vector<Request>& requests
 void read_results(const std::vector<Request>& requests, const RecordTable& records, RunScores& scores,
                   const Pulse& pulse = {});
 
-// state: validating in_progress finalizing completed cancelling cancelled failed.
+// state: in_progress, cancelling (a stop was asked for), finalizing; at the end completed, cancelled (the same command
+// goes on) or failed.
 struct RunStatus {
   std::string state;
   std::int64_t total = 0, done = 0, failed = 0;

@@ -199,27 +199,43 @@ void EvalRun::State::note_progress() {
   guarded([&] { journal->append_progress(progress); });
 }
 
+RunStatus EvalRun::State::status_now(const char* state) const {
+  const std::int64_t answered = counters ? counters->answers() : 0;
+  RunStatus status{state,
+                   records->n_wanted(),
+                   records->n_wanted() - n_left_at_start + answered,
+                   failed_before + (counters ? counters->failures() : 0),
+                   clock.seconds(),
+                   0,
+                   std::nullopt};
+  if (answered > 0) {
+    status.answers_per_s = static_cast<double>(answered) / status.seconds;
+    status.seconds_left = static_cast<double>(status.total - status.done) / status.answers_per_s;
+  }
+  return status;
+}
+
 void EvalRun::State::report_status(const char* state, bool always) {
   if (!speaks() || (!always && since_status.seconds() < options.status_seconds)) return;
   since_status.restart();
   guarded([&] {
-    const std::int64_t answered = counters ? counters->answers() : 0;
-    RunStatus status{state,
-                     records->n_wanted(),
-                     records->n_wanted() - n_left_at_start + answered,
-                     failed_before + (counters ? counters->failures() : 0),
-                     clock.seconds(),
-                     0,
-                     std::nullopt};
-    if (answered > 0) {
-      status.answers_per_s = static_cast<double>(answered) / status.seconds;
-      status.seconds_left = static_cast<double>(status.total - status.done) / status.answers_per_s;
-    }
+    const RunStatus status = status_now(state);
     write_status(*folder, status);
     log::info("progress", "state={} done={} total={} failed={} seconds={:.1f} answers_per_s={:.2f}{}", state,
               status.done, status.total, status.failed, status.seconds, status.answers_per_s,
               status.seconds_left ? fmt::format(" left_s={:.0f}", *status.seconds_left) : std::string());
   });
+}
+
+// A start that ends by an error says so where others look, as far as that can still be written.
+void EvalRun::State::report_end(const parallel::AgreedError& error) {
+  if (!speaks()) return;
+  try {
+    RunStatus status = status_now(error.code() == ExitCode::stopped ? "cancelled" : "failed");
+    status.seconds_left.reset();
+    write_status(*folder, status);
+  } catch (const std::exception&) {  // the error itself is told by who threw it
+  }
 }
 
 void EvalRun::State::loop(engine::Engine& engine) {

@@ -106,6 +106,7 @@ class Layouts(Scratch):
         done = subprocess.run(["mpirun", "-n", "2", "sh", "-c", script, "sh", PROGRAM, *map(str, arguments)], env=environment(),
                               capture_output=True, text=True, timeout=240, check=False)
         self.assert_refused(done, STOPPED, "000001-000001.jsonl")
+        self.assertEqual(json.loads((out / "status.json").read_text())["state"], "cancelled")
         self.assert_goes_on()
 
     def test_a_time_limit_concerns_all_replicas(self):
