@@ -99,8 +99,8 @@ void EvalRun::State::take_requests(engine::Engine& engine) {
   bool took_few = false;
   while (handled < options.max_in_flight && engine.pending() < options.max_in_flight) {
     const std::int64_t left = n_todo() - next_seen;
-    const bool plenty =
-        tokens_in_flight < kPlentyOfTokens && (takers() == 1 || left >= 2 * takers() * options.max_in_flight);
+    const bool plenty = tokens_in_flight < kPlentyOfTokens &&
+                        (takers() == 1 || left >= std::int64_t{2} * takers() * options.max_in_flight);
     if (!(plenty && handled < kPlentyPerStep) && !engine.wants_jobs()) return;
     if (ahead->waiting() == 0) {
       if (left <= 0 || took_few) return;
