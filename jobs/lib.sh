@@ -135,8 +135,22 @@ site_srun_options=()  # a site's file may set it, and bathys_binding beside it
 bathys_binding=(--cpu-bind=cores)
 bathys_preset=${BATHYS_PRESET:-host-release}  # whose program runs: cuda for GPUs
 
-# slurm_begin WORDS...: the site's file, threads per rank, and the lines a later reader wants: commit, nodes, command.
+slurm_asked=''     # the last signal that asked this job for a stop, and how many did
+slurm_n_asked=0
+slurm_step_pid=''  # srun, while it runs
+
+# slurm_ask SIGNAL: a stop is asked for; srun passes it on to every rank.
+slurm_ask() {
+  slurm_asked=$1
+  slurm_n_asked=$((slurm_n_asked + 1))
+  [ -z "$slurm_step_pid" ] || kill -"$1" "$slurm_step_pid" 2>/dev/null
+}
+
+# slurm_begin WORDS...: the site's file, threads per rank, and the lines a later reader wants: commit, nodes, command. Signals
+# that come before the step are kept for it.
 slurm_begin() {
+  trap 'slurm_ask USR1' USR1
+  trap 'slurm_ask TERM' TERM
   [ -n "${SLURM_JOB_ID:-}" ] || die 2 "this is a Slurm batch script; start it by sbatch, or run the program under mpirun (docs/running.md)"
   if [ -n "${BATHYS_SITE:-}" ]; then
     [ -f "$bathys_root/jobs/sites/$BATHYS_SITE.sh" ] || die 2 "jobs/sites/$BATHYS_SITE.sh does not exist; BATHYS_SITE names a file of that folder"
@@ -155,27 +169,31 @@ slurm_begin() {
 }
 
 # slurm_step ARGUMENT...: srun, waited for to its end; a signal that reaches this shell is passed on to every rank. Returns
-# the program's exit code: --kill-on-bad-exit=0, since 1 would make 143 of a 75 when one rank leaves before the others.
+# the program's exit code: --kill-on-bad-exit=0, since 1 would make 143 of a 75 when one rank leaves before the others. Where
+# srun itself ends by the signal, before it has started any rank, that is a stop as well.
 slurm_step() {
-  local code again
+  local code again seen=0
   if [ "${BATHYS_DRY_RUN:-0}" = 1 ]; then
     printf 'event=dry_run command="srun --mpi=pmix --kill-on-bad-exit=0 %s"\n' "${bathys_binding[*]} ${site_srun_options[*]} $*"
     return 0
   fi
+  [ -z "$slurm_asked" ] || return 75
   srun --mpi=pmix --kill-on-bad-exit=0 "${bathys_binding[@]}" "${site_srun_options[@]}" "$@" &
   slurm_step_pid=$!
-  slurm_step_signalled=no
-  trap 'slurm_step_signalled=yes; kill -USR1 "$slurm_step_pid" 2>/dev/null' USR1
-  trap 'slurm_step_signalled=yes; kill -TERM "$slurm_step_pid" 2>/dev/null' TERM
+  # Between the look above and the line before, a trap knew no srun to tell.
+  [ -z "$slurm_asked" ] || kill -"$slurm_asked" "$slurm_step_pid" 2>/dev/null
   wait "$slurm_step_pid"
   code=$?
-  while [ "$slurm_step_signalled" = yes ]; do  # the trap ended the wait, not srun
-    slurm_step_signalled=no
+  while [ "$slurm_n_asked" -ne "$seen" ]; do  # a trap ended the wait, not srun
+    seen=$slurm_n_asked
     wait "$slurm_step_pid"
     again=$?
     if [ "$again" -ne 127 ]; then code=$again; fi  # 127: srun had ended before, its code is known
   done
-  trap - USR1 TERM
+  slurm_step_pid=''
+  case $slurm_asked:$code in
+    USR1:138 | TERM:143) code=75 ;;
+  esac
   return "$code"
 }
 

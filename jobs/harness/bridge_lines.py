@@ -131,24 +131,31 @@ def answers_of(results):
     """{hash: [Answered, ...]} in the order of the lines of results.jsonl."""
     found, repeats = {}, {}
     for line in results:
-        if not isinstance(line.get("meta"), dict) or "hashes" not in line["meta"]:
-            raise BridgeError(f"{line.get('custom_id')}: the result has no hashes in its meta; this run is not one of exported requests")
-        hashes, kind, ok = line["meta"]["hashes"], line["kind"], line["ok"]
-        code = None if ok else line["error"]["code"]
-        if kind == "generate_until" and line["repeat"] > 0:
-            entry = repeats[line["custom_id"]]
-            entry.answers.append(line["result"]["text"] if ok else MISSING[kind])
-            entry.code = entry.code or code
-            continue
-        for i, one in enumerate(hashes):
-            answer = MISSING[kind]
-            if ok and kind == "loglikelihood":
-                answer = (line["result"]["logprob"][i], line["result"]["is_greedy"][i])
-            elif ok:
-                answer = line["result"]["logprob" if kind == "loglikelihood_rolling" else "text"]
-            found.setdefault(one, []).append(Answered([answer], code))
-            repeats[line["custom_id"]] = found[one][-1]
+        try:
+            _take(line, found, repeats)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise BridgeError(f"a result is none that bathys writes ({type(error).__name__}: {error}): {str(line)[:200]}") from None
     return found
+
+
+def _take(line, found, repeats):
+    if not isinstance(line.get("meta"), dict) or "hashes" not in line["meta"]:
+        raise BridgeError(f"{line.get('custom_id')}: the result has no hashes in its meta; this run is not one of exported requests")
+    hashes, kind, ok = line["meta"]["hashes"], line["kind"], line["ok"]
+    code = None if ok else line["error"]["code"]
+    if kind == "generate_until" and line["repeat"] > 0:
+        entry = repeats[line["custom_id"]]
+        entry.answers.append(line["result"]["text"] if ok else MISSING[kind])
+        entry.code = entry.code or code
+        return
+    for i, one in enumerate(hashes):
+        answer = MISSING[kind]
+        if ok and kind == "loglikelihood":
+            answer = (line["result"]["logprob"][i], line["result"]["is_greedy"][i])
+        elif ok:
+            answer = line["result"]["logprob" if kind == "loglikelihood_rolling" else "text"]
+        found.setdefault(one, []).append(Answered([answer], code))
+        repeats[line["custom_id"]] = found[one][-1]
 
 
 def assign(requests, answers):

@@ -147,14 +147,32 @@ def export(options):
           f"  bathys eval --model SHARD_DIR --requests {requests_file} --out RUN_DIR")
 
 
+def read_json(path, cure, *members):
+    """The object of a JSON file, which has these members; `cure`: what makes the file anew."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BridgeError(f"{path} is damaged: {error}; {cure}") from None
+    missing = [name for name in members if not isinstance(value, dict) or not isinstance(value.get(name), dict)]
+    if not isinstance(value, dict) or missing:
+        raise BridgeError(f"{path} is damaged: it has no {', '.join(missing) or 'object'}; {cure}")
+    return value
+
+
+RUN_AGAIN = "run the evaluation's command again, which writes it anew"
+
+
 def read_results(run):
     path = run / "results.jsonl"
     if not path.exists():
         unfinished = (run / "results.partial.jsonl").exists() or (run / "journal").exists()
         raise BridgeError(f"{run} holds {'a run that is not finished; run its command again' if unfinished else 'no results.jsonl'}")
     with open(path, encoding="utf-8", newline="\n") as lines:
-        for line in lines:
-            yield json.loads(line)
+        try:
+            for line in lines:
+                yield json.loads(line)
+        except ValueError as error:
+            raise BridgeError(f"{path} is damaged: {error}; {RUN_AGAIN}") from None
 
 
 def describe(request):
@@ -163,16 +181,17 @@ def describe(request):
 
 def score(options):
     folder, run = pathlib.Path(options.export), pathlib.Path(options.run)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest = read_json(folder / "manifest.json", "export again")
     if manifest.get("schema") != SCHEMA:
         raise BridgeError(f"{folder}/manifest.json is none of this program's")
     now = versions()
     if now["version"] != manifest["harness"]["version"] and not options.other_version:
         raise BridgeError(f"the requests were exported by lm_eval {manifest['harness']['version']}, this is {now['version']}, which may ask or score "
                           "otherwise; use the same version, or --other-version")
-    identity = json.loads((run / "manifest.json").read_text(encoding="utf-8"))["identity"]
-    if identity["requests_sha256"] != manifest["requests"]["sha256"]:
-        raise BridgeError(f"{run} answers other requests than those of {folder}: the file's hash is {identity['requests_sha256'][:12]}.., "
+    identity = read_json(run / "manifest.json", "evaluate into another folder", "identity")["identity"]
+    counts = read_json(run / "summary.json", RUN_AGAIN, "counts")["counts"] if (run / "results.jsonl").exists() else {}
+    if identity.get("requests_sha256") != manifest["requests"]["sha256"]:
+        raise BridgeError(f"{run} answers other requests than those of {folder}: the file's hash is {identity.get('requests_sha256', 'not there')[:12]}.., "
                           f"exported was {manifest['requests']['sha256'][:12]}..")
     answers, coverage = answers_of(read_results(run)), {}
 
@@ -190,7 +209,6 @@ def score(options):
     if options.bootstrap_iters is not None:
         arguments["bootstrap_iters"] = options.bootstrap_iters
     results = harness(manifest["tasks"], arguments, answer)
-    counts = json.loads((run / "summary.json").read_text(encoding="utf-8"))["counts"]
     results["bathys"] = {"run": identity, "encoding": manifest["encoding"], "coverage": coverage,
                          "truncated": counts["truncated"], "in_thinking": counts["in_thinking"]}
     if options.output:

@@ -227,6 +227,15 @@ class Bridge(Scratch):
         manifest = self.folder / "export" / "manifest.json"
         manifest.write_text(manifest.read_text().replace(lm_eval.__version__, "0.4.1"))
         self.assertIn("exported by lm_eval 0.4.1", self.score(code=2))
+        # Files that a disk or a hand damaged.
+        self.export(["t_choice", "t_greedy"], "--limit", "2")
+        for path in (manifest, *(self.folder / "answers" / name for name in ("manifest.json", "results.jsonl", "summary.json"))):
+            whole = path.read_bytes()
+            for damaged in (whole[: len(whole) // 2], b"[]", b"\xff\xfe", b'{"custom_id": "x"}\n'):
+                with self.subTest(path=path.name, damaged=damaged[:20]):
+                    path.write_bytes(damaged)
+                    self.assertIn("bathys: error: ", self.score(code=2))
+            path.write_bytes(whole)
         # Settings that would measure something else.
         self.assertIn("top_k", self.export(["t_greedy"], "--gen-kwargs", '{"top_k": 5}', code=2))
         self.assertIn("not finished", self.bridge("score", "--export", self.folder / "export", "--run", self.unfinished(), "--other-version", code=2))
