@@ -43,7 +43,10 @@ std::string read_once(parallel::Collectives& world, parallel::Watchdog* watchdog
   std::string text;
   parallel::lead(world, watchdog, "read requests", [&](const Pulse& pulse) {
     refuse_output_as_input(options);
-    text = io::read_stream(options.requests, pulse, [&] { parallel::end_if_stop_requested(options.requests); });
+    text = io::read_stream(options.requests, [&] {
+      beat(pulse);
+      parallel::end_if_stop_requested(options.requests);
+    });
   });
   return world.broadcast_host(text, 0);
 }

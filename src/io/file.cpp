@@ -33,18 +33,15 @@ const char* kind_of(mode_t mode) {
 
 // Waits until a descriptor has something to read, or has ended.  A FIFO that nobody has opened for writing yet has
 // neither.
-void wait_for_input(int fd, const Pulse& pulse, const Pulse& waiting) {
+void wait_for_input(int fd, const Pulse& pulse) {
   pollfd asked{fd, POLLIN, 0};
-  while (::poll(&asked, 1, kPollMs) == 0 || asked.revents == 0) {
-    beat(pulse);
-    beat(waiting);
-  }
+  while (::poll(&asked, 1, kPollMs) == 0 || asked.revents == 0) beat(pulse);
 }
 
 // Appends what is left of a descriptor.
-void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse, const Pulse& waiting) {
+void append_all(int fd, const std::string& name, std::string& out, const Pulse& pulse) {
   for (;; beat(pulse)) {
-    wait_for_input(fd, pulse, waiting);
+    wait_for_input(fd, pulse);
     const std::size_t old = out.size();
     out.resize(old + kStreamBlock);
     const ssize_t got = ::read(fd, out.data() + old, kStreamBlock);
@@ -131,16 +128,16 @@ std::string read_small_file(const std::string& path, std::uint64_t limit) {
   return text;
 }
 
-std::string read_stream(const std::string& path, const Pulse& pulse, const Pulse& waiting) {
+std::string read_stream(const std::string& path, const Pulse& pulse) {
   std::string out;
   if (path == "-") {
-    append_all(STDIN_FILENO, "standard input", out, pulse, waiting);
+    append_all(STDIN_FILENO, "standard input", out, pulse);
     return out;
   }
   // O_NONBLOCK: the wait for a FIFO's writer is ours, so that it can be ended.
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   require(fd.open(), ExitCode::bad_input, "{}: cannot be opened: {}", path, errno_text(errno));
-  append_all(fd.get(), path, out, pulse, waiting);
+  append_all(fd.get(), path, out, pulse);
   return out;
 }
 

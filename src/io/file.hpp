@@ -76,9 +76,9 @@ class ReadFile {
 std::string read_small_file(const std::string& path, std::uint64_t limit = std::uint64_t{1} << 30);
 
 // Reads to the end, once: regular files, pipes, FIFOs and "-" (standard input) alike.  `pulse`: with every piece and
-// ten times a second while nothing comes; `waiting`: only then, where a caller who was told to stop throws.
+// ten times a second while nothing comes; a caller who was told to stop throws there.
 //   throws Error(bad_input)
-std::string read_stream(const std::string& path, const Pulse& pulse = {}, const Pulse& waiting = {});
+std::string read_stream(const std::string& path, const Pulse& pulse = {});
 
 // What `head`, the first bytes of a file of `file_bytes` bytes, is when it is no data at all: "a Git LFS pointer, not
 // the file itself; run git lfs pull", an HTML page, an empty file, all zeros; empty when it looks like none of these.
