@@ -168,17 +168,20 @@ slurm_begin() {
   printf 'event=command words="%s"\n' "$*"
 }
 
+# Seconds that ranks may take to leave after the first one has: all of them meet before, so one that does not is stopped.
+bathys_srun=(srun --mpi=pmix --kill-on-bad-exit=0 --wait=60)
+
 # slurm_step ARGUMENT...: srun, waited for to its end; a signal that reaches this shell is passed on to every rank. Returns
 # the program's exit code: --kill-on-bad-exit=0, since 1 would make 143 of a 75 when one rank leaves before the others. Where
 # srun itself ends by the signal, before it has started any rank, that is a stop as well.
 slurm_step() {
   local code again seen=0
   if [ "${BATHYS_DRY_RUN:-0}" = 1 ]; then
-    printf 'event=dry_run command="srun --mpi=pmix --kill-on-bad-exit=0 %s"\n' "${bathys_binding[*]} ${site_srun_options[*]} $*"
+    printf 'event=dry_run command="%s"\n' "${bathys_srun[*]} ${bathys_binding[*]} ${site_srun_options[*]} $*"
     return 0
   fi
   [ -z "$slurm_asked" ] || return 75
-  srun --mpi=pmix --kill-on-bad-exit=0 "${bathys_binding[@]}" "${site_srun_options[@]}" "$@" &
+  "${bathys_srun[@]}" "${bathys_binding[@]}" "${site_srun_options[@]}" "$@" &
   slurm_step_pid=$!
   # Between the look above and the line before, a trap knew no srun to tell.
   [ -z "$slurm_asked" ] || kill -"$slurm_asked" "$slurm_step_pid" 2>/dev/null

@@ -55,6 +55,8 @@ void RunFolder::take_lock() {
   const std::string name = file("run.lock");
   lock_ = io::Descriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (!lock_.open()) io::fail_write(errno, name, "created");
+  require(std::filesystem::is_regular_file(name), ExitCode::usage,
+          "{} is no regular file; remove it or choose another --out", name);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     require(errno == EWOULDBLOCK, ExitCode::usage, "{}: cannot be locked: {}", name, io::errno_text(errno));
     fail(ExitCode::usage, "{} is in use by {}; wait for it or choose another --out", path_, read_line(lock_.get()));

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace bathys::eval {
 namespace {
@@ -38,6 +39,13 @@ TEST(RunFolder, BelongsToOneProcessAtATime) {
   const TempFolder folder;
   const RunFolder holder(folder.path(), kIdentity);
   expect_error(ExitCode::usage, {"in use by process"}, [&] { const RunFolder other(folder.path(), kIdentity); });
+}
+
+TEST(RunFolder, RefusesALockThatIsNoFile) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("run.lock").c_str(), 0600), 0);
+  expect_error(ExitCode::usage, {"run.lock is no regular file"},
+               [&] { const RunFolder run(folder.path(), kIdentity); });
 }
 
 TEST(RunFolder, RefusesAJournalWithoutAManifest) {

@@ -48,7 +48,7 @@ expect "its ranks were asked to stop" "$(grep -c 'term.*task=0' "$NOTES")" 1
 # ---- GPUs: there are none here, so the command alone ----
 found=$(BATHYS_DRY_RUN=1 SLURM_JOB_ID=1 SLURM_ARRAY_TASK_ID=2 bash "$root/jobs/eval_gpu.sh" --shares 4 --model m --out=o | grep -o 'srun .*')
 expect "the GPU variant's command" "$found" \
-  "srun --mpi=pmix --kill-on-bad-exit=0 --cpu-bind=cores --gpu-bind=none  $BATHYS_PROGRAM eval --out o/share-2 --model m --share 2/4\""
+  "srun --mpi=pmix --kill-on-bad-exit=0 --wait=60 --cpu-bind=cores --gpu-bind=none  $BATHYS_PROGRAM eval --out o/share-2 --model m --share 2/4\""
 found=$(BATHYS_DRY_RUN=1 BATHYS_PROGRAM='' SLURM_JOB_ID=1 BATHYS_BUILD_DIR=$work bash "$root/jobs/eval_gpu.sh" --model m --out o 2>&1)
 expect "it wants the program of the CUDA build" "$found" \
   "bathys: error: $work/cuda/bathys is not there; build it (docs/running.md) or name another by BATHYS_PROGRAM"
