@@ -20,15 +20,20 @@ esac
 EOF_SRUN
 chmod +x "$work/srun"
 
-# run WANTED SRUN [WHEN SIGNAL]: a job whose srun does as SRUN says, asked for a stop by SIGNAL when the file WHEN is there.
+# run WANTED SRUN [WHEN SIGNAL]: a job whose srun does as SRUN says, asked for a stop by SIGNAL before its step (now), or when srun
+# has made the file WHEN.
 run() {
-  local wanted=$1 code
+  local wanted=$1 ask='' code
+  case ${3:-} in
+    '') ;;
+    now) ask="kill -$4 \$\$" ;;
+    *) ask="(while [ -d '$work' ] && [ ! -e '$work/stand-in.$3' ]; do sleep 0.05; done; sleep 0.2; kill -$4 \$\$) &" ;;
+  esac
   rm -f "$work"/stand-in.*
   cat > "$work/job.sh" <<EOF_JOB
 source "$root/jobs/lib.sh"
 slurm_begin x
-[ "${3:-}" != now ] || kill -"${4:-}" \$\$
-[ -z "${3:-}" ] || { while [ ! -e "$work/stand-in.${3:-}" ]; do sleep 0.05; done; sleep 0.2; kill -"${4:-}" \$\$; } &
+$ask
 slurm_step "$2"
 slurm_end \$?
 EOF_JOB
