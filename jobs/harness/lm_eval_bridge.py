@@ -148,14 +148,13 @@ def export(options):
 
 
 def read_json(path, cure, *members):
-    """The object of a JSON file, which has these members; `cure`: what makes the file anew."""
+    """The object of a JSON file, which has these objects as members; `cure`: what makes the file anew."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise BridgeError(f"{path} is damaged: {error}; {cure}") from None
-    missing = [name for name in members if not isinstance(value, dict) or not isinstance(value.get(name), dict)]
-    if not isinstance(value, dict) or missing:
-        raise BridgeError(f"{path} is damaged: it has no {', '.join(missing) or 'object'}; {cure}")
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), dict) for name in members):
+        raise BridgeError(f"{path} is damaged: it is no object {'with ' + ', '.join(members) if members else ''}; {cure}")
     return value
 
 

@@ -7,7 +7,6 @@
 #include "core/log.hpp"
 #include "engine/prefix_tree.hpp"
 #include "io/file.hpp"
-#include "parallel/signals.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -95,11 +94,7 @@ std::string row(std::string_view name, const std::string& value, std::string_vie
 }  // namespace
 
 DryRun dry_run(const DryRunOptions& options, const Pulse& pulse) {
-  const std::string text = io::read_stream(options.requests, [&] {
-    beat(pulse);
-    parallel::end_if_stop_requested(options.requests);
-  });
-  const RequestFile file = read_requests(text, options.rules, pulse);
+  const RequestFile file = read_requests(read_request_text(options.requests, pulse), options.rules, pulse);
   for (const RequestFault& fault : file.faults) log::write(log::Level::warn, fault.text());
   require_valid(file, options.requests);
   if (const std::string words = oversights(file); !words.empty()) log::warn("requests", "note=\"{}\"", words);

@@ -8,11 +8,9 @@
 #include "eval/run_order.hpp"
 #include "eval/share.hpp"
 #include "io/atomic_file.hpp"
-#include "io/file.hpp"
 #include "io/hash.hpp"
 #include "parallel/agree.hpp"
 #include "parallel/lead.hpp"
-#include "parallel/signals.hpp"
 
 #include <algorithm>
 #include <filesystem>
@@ -43,10 +41,7 @@ std::string read_once(parallel::Collectives& world, parallel::Watchdog* watchdog
   std::string text;
   parallel::lead(world, watchdog, "read requests", [&](const Pulse& pulse) {
     refuse_output_as_input(options);
-    text = io::read_stream(options.requests, [&] {
-      beat(pulse);
-      parallel::end_if_stop_requested(options.requests);
-    });
+    text = read_request_text(options.requests, pulse);
   });
   return world.broadcast_host(text, 0);
 }

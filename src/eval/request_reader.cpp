@@ -6,8 +6,10 @@
 #include "eval/json_text.hpp"
 #include "eval/openai_request.hpp"
 #include "eval/request_fields.hpp"
+#include "io/file.hpp"
 #include "io/hash.hpp"
 #include "io/lines.hpp"
+#include "parallel/signals.hpp"
 #include "tokenizer/prompt.hpp"
 #include "tokenizer/unicode.hpp"
 
@@ -219,6 +221,13 @@ std::vector<Request> read_line(const io::Line& line, const RequestRules& rules) 
 }  // namespace
 
 std::string RequestFault::text() const { return fmt::format("line {}: {}: {}", line, code, words); }
+
+std::string read_request_text(const std::string& path, const Pulse& pulse) {
+  return io::read_stream(path, [&] {
+    beat(pulse);
+    parallel::end_if_stop_requested(path);
+  });
+}
 
 RequestFile read_requests(std::string_view text, const RequestRules& rules, const Pulse& pulse) {
   RequestFile file;

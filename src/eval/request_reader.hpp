@@ -43,6 +43,10 @@ inline constexpr std::int64_t kMaxRepeats = 1'000'000;
 inline constexpr std::int64_t kMaxDrawnTokens = std::int64_t{1} << 31;
 inline constexpr int kMaxTopLogprobs = 20;
 
+// The bytes of a request file, read once; a pipe will do.
+//   throws Error(bad_input), and Error(stopped) when this process is asked to stop meanwhile
+[[nodiscard]] std::string read_request_text(const std::string& path, const Pulse& pulse);
+
 // Reads and checks a whole request file.  Never throws for what stands in it: faults are listed.  Blank lines are
 // passed over.
 RequestFile read_requests(std::string_view text, const RequestRules& rules, const Pulse& pulse = {});

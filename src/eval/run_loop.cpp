@@ -4,6 +4,7 @@
 #include "core/log.hpp"
 #include "eval/eval_run_state.hpp"
 #include "eval/json_text.hpp"
+#include "eval/run_order.hpp"
 #include "parallel/signals.hpp"
 
 #include <algorithm>
@@ -21,9 +22,6 @@ constexpr auto kLongestPause = std::chrono::milliseconds(4);
 
 // Jobs that the engine gets in a step without needing them yet.
 constexpr std::int64_t kPlentyPerStep = 64;
-// What the jobs of the engine hold, from which on it gets none that it does not need yet: a megabyte, in tokens of four
-// bytes.
-constexpr std::int64_t kPlentyOfTokens = std::int64_t{1} << 18;
 constexpr std::int64_t kSequenceTokens = 64;  // of a sequence beside its own
 
 std::int64_t tokens_held(const PreparedTask& task) {

@@ -69,9 +69,8 @@ bool same_family(std::string_view a, std::string_view b) {
 
 // Answers that one item of the request may have: each has the context's tokens for itself.
 std::size_t most_repeats(const Entry& entry) {
-  constexpr std::size_t kTokens = std::size_t{1} << 18;
   const std::size_t context = std::max<std::size_t>(1, entry.beginning.size() / kBytesPerToken);
-  return std::clamp(kTokens / context, kLeastRepeats, kMostRepeats);
+  return std::clamp(static_cast<std::size_t>(kPlentyOfTokens) / context, kLeastRepeats, kMostRepeats);
 }
 
 void append_parts(Entry entry, std::vector<TodoItem>& todo) {

@@ -13,6 +13,9 @@ namespace bathys::eval {
 // A request and those of its answers that are still wanted.
 using TodoItem = std::pair<std::size_t, std::vector<std::int32_t>>;
 
+// Tokens that are plenty for one group to hold before their turn: a megabyte.
+inline constexpr std::int64_t kPlentyOfTokens = std::int64_t{1} << 18;
+
 // Answers of one item at most, and where contexts are long: who takes an item holds the tokens of all its sequences.
 inline constexpr std::size_t kMostRepeats = 64, kLeastRepeats = 8;
 

@@ -13,7 +13,7 @@ namespace bathys::io {
 // hands the results over in order.
 //   Slot  what a job fills; moved into place before the first job starts
 //   fill  does a job; runs in several threads at once
-//   soon  (may be empty) is told of a job kHintedAhead jobs before it, so that the kernel can be asked for what the job
+//   soon  is told of a job kHintedAhead jobs before it, so that the kernel can be asked for what the job
 //         will read; runs in several threads at once
 template <class Slot>
 class ReadAhead {
@@ -64,7 +64,7 @@ class ReadAhead {
     });
   }
   void hint(std::size_t job) const {
-    if (soon_ && job < n_jobs_) soon_(job);
+    if (job < n_jobs_) soon_(job);
   }
 
   std::size_t n_jobs_;

@@ -52,6 +52,13 @@ int count(const std::string& text, const std::string& part) {
 
 constexpr const char* kCause = "bathys: error: ";
 
+// Soon, with its code and one cause line.
+void expect_ended_by_the_watchdog(const Ending& ending) {
+  EXPECT_EQ(ending.code, 70) << ending.output;
+  EXPECT_LT(ending.seconds, 25) << ending.output;
+  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+}
+
 TEST(Endings, AJobThatSucceedsPrintsOneStartLine) {
   const Ending ending = run_ranks(3, "finish --threads 1");
   EXPECT_EQ(ending.code, 0) << ending.output;
@@ -90,9 +97,7 @@ TEST(Endings, AloneAnErrorIsItsLineAndItsCode) {
 
 TEST(Endings, AStuckRankIsFoundByTheWatchdog) {
   const Ending ending = run_ranks(3, "hang --watchdog 2");
-  EXPECT_EQ(ending.code, 70) << ending.output;
-  EXPECT_LT(ending.seconds, 25);
-  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+  expect_ended_by_the_watchdog(ending);
   EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 0 in \"step 7\" for [0-9.]+ s, waiting in all_reduce_sum"));
   EXPECT_THAT(ending.output,
               ::testing::ContainsRegex("rank 2 in \"a loop without end\" for [0-9.]+ s, outside collectives"));
@@ -100,18 +105,14 @@ TEST(Endings, AStuckRankIsFoundByTheWatchdog) {
 
 TEST(Endings, AProcessThatDoesNotRunIsNamed) {
   const Ending ending = run_ranks(3, "freeze --watchdog 2");
-  EXPECT_EQ(ending.code, 70) << ending.output;
-  EXPECT_LT(ending.seconds, 25);
-  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+  expect_ended_by_the_watchdog(ending);
   EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 2 in \"step 9\" for [0-9.]+ s, NOT RUNNING for"));
   EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step 9\" for [0-9.]+ s, NOT RUNNING")));
 }
 
 TEST(Endings, AProcessThatDoesNotRunEndsTheJobThoughNobodyWaitsForIt) {
   const Ending ending = run_ranks(3, "freeze_apart --watchdog 1.5");
-  EXPECT_EQ(ending.code, 70) << ending.output;
-  EXPECT_LT(ending.seconds, 25);
-  EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+  expect_ended_by_the_watchdog(ending);
   EXPECT_THAT(ending.output, ::testing::ContainsRegex("error: rank 2 has not run for [0-9.]+ s \\(watchdog limit 5 s"));
   EXPECT_THAT(ending.output, ::testing::ContainsRegex("rank 2 in \"step 9\" for [0-9.]+ s, NOT RUNNING for"));
   EXPECT_THAT(ending.output, Not(::testing::ContainsRegex("rank [01] in \"step [0-9]+\" for [0-9.]+ s, NOT RUNNING")));
@@ -125,9 +126,7 @@ TEST(Endings, AProcessThatDoesNotRunWhereMpiBeginsOrEndsEndsTheJob) {
   }};
   for (const auto& [mode, words] : cases) {
     const Ending ending = run_ranks(3, std::string(mode) + " --watchdog 2");
-    EXPECT_EQ(ending.code, 70) << ending.output;
-    EXPECT_LT(ending.seconds, 25) << mode;
-    EXPECT_EQ(count(ending.output, kCause), 1) << ending.output;
+    expect_ended_by_the_watchdog(ending);
     EXPECT_THAT(ending.output, ::testing::ContainsRegex(words)) << mode;
   }
 }

@@ -39,8 +39,9 @@ TEST(Watchdog, ProgressKeepsTheProcessAliveAndItsLineNamesThePhase) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     watchdog.progress("step " + std::to_string(i), Pace::compute);
   }
-  EXPECT_THAT(describe_stuck(*board, "no progress for 1.2 s", 0.5), HasSubstr("no progress for 1.2 s on host"));
-  EXPECT_THAT(describe_stuck(*board, "no progress for 1.2 s", 0.5), HasSubstr("rank 0 in \"step 11\""));
+  const std::string line = describe_stuck(*board, "no progress for 1.2 s (watchdog limit 0.5 s)", 0.5);
+  EXPECT_THAT(line, HasSubstr("no progress for 1.2 s (watchdog limit 0.5 s) on host"));
+  EXPECT_THAT(line, HasSubstr("rank 0 in \"step 11\""));
 }
 
 TEST(Watchdog, WithoutProgressTheProcessEndsWithSeventyAndOneLine) {
@@ -51,7 +52,8 @@ TEST(Watchdog, WithoutProgressTheProcessEndsWithSeventyAndOneLine) {
         watchdog.progress("a loop without end", Pace::compute);
         std::this_thread::sleep_for(std::chrono::seconds(30));
       },
-      ::testing::ExitedWithCode(70), "no progress.*limit 0.2 s.*a loop without end.*outside collectives");
+      ::testing::ExitedWithCode(70),
+      "bathys: error: no progress.*limit 0.2 s.*a loop without end.*outside collectives");
 }
 
 TEST(Watchdog, FilesAreGivenMoreTime) {
@@ -68,7 +70,7 @@ TEST(Watchdog, FilesAreGivenMoreTime) {
         watchdog.progress("a file that never comes");
         std::this_thread::sleep_for(std::chrono::seconds(30));
       },
-      ::testing::ExitedWithCode(70), "no progress.*limit 0.6 s.*a file that never comes");
+      ::testing::ExitedWithCode(70), "bathys: error: no progress.*limit 0.6 s.*a file that never comes");
 }
 
 TEST(Watchdog, AProcessThatHasEndedIsNotMissed) {
